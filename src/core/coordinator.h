@@ -1,0 +1,185 @@
+// The cluster's decisions as a state machine: Step(event, now) in, an ordered list of actions out. No clock, no
+// I/O, no threads, no randomness. The runtime executes the actions in their order; a Persist is on disk before
+// the action behind it is begun.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/cluster.h"
+#include "base/ids.h"
+#include "base/status.h"
+
+namespace locum {
+
+// ---- What it is told at its making -----------------------------------------------------------------------
+
+struct Timeouts {
+  Duration heartbeat = std::chrono::milliseconds(100);        // a node reports at least this often
+  Duration silence = std::chrono::milliseconds(700);          // a silent node is suspect; failed if training stands still
+  Duration lost_stream_grace = std::chrono::milliseconds(15);  // lost stream + broken collective: how long to wait for other evidence
+  Duration culprit_grace = std::chrono::milliseconds(300);    // broken collective and no culprit: same members again
+  Duration freeze = std::chrono::seconds(5);                  // to answer a freeze
+  Duration collective = std::chrono::seconds(10);             // to leave an aborted collective, before SIGKILL
+  Duration park = std::chrono::seconds(120);                  // to come back to NextStep, before SIGKILL
+  Duration join = std::chrono::seconds(300);                  // first start: for every worker to be ready
+  Duration gather = std::chrono::seconds(3);                  // first start: wait this long for spares after N nodes are there
+  Duration hang = std::chrono::seconds(600);                  // a rank that holds all others up for this long is failed
+  Duration grace = std::chrono::seconds(5);                   // SIGTERM to SIGKILL
+  Duration finish = std::chrono::seconds(60);                 // for workers to exit after the end is on record
+};
+
+struct JobSpec {
+  std::string job;
+  std::vector<std::string> command;
+  uint32_t nodes = 1;
+  uint32_t spares = 0;
+  uint32_t workers_per_node = 1;
+  uint64_t seed = 0;
+  Timeouts timeouts;
+};
+
+// ---- What is on disk ---------------------------------------------------------------------------------------
+
+struct Placement {  // of one rank
+  Rank rank;
+  std::string node;   // who holds it; empty: nobody yet
+  std::string home;   // who held it at the job's start; failback brings it here
+  Slot slot;
+  Incarnation worker;
+  friend bool operator==(const Placement&, const Placement&) = default;
+};
+
+enum class NodeState : uint8_t {
+  kJoining, kHealthy, kSuspect, kFailed, kRepairing, kVerifying, kProbation, kQuarantined, kLeft
+};
+enum class Role : uint8_t { kNone, kActive, kSpare };
+const char* NodeStateName(NodeState state);
+const char* RoleName(Role role);
+
+enum class JobPhase : uint8_t {
+  kGathering,   // waiting for nodes and workers of the first generation
+  kRunning,
+  kStopping,    // a planned move: waiting for all ranks to park at `stop_at`
+  kFreezing,    // generation `generation` is opening: waiting for every live rank to freeze
+  kRecovering,  // R is fixed: waiting for every rank to verify
+  kFinishing,   // every rank has called Finish, and that is on record
+  kFinished,
+  kFailed,
+};
+const char* JobPhaseName(JobPhase phase);
+
+struct PersistentNode {
+  std::string name;
+  NodeState state = NodeState::kJoining;
+  Role role = Role::kNone;
+  Incarnation keeper;  // the newest seen
+  friend bool operator==(const PersistentNode&, const PersistentNode&) = default;
+};
+
+struct PersistentState {
+  JobSpec spec;
+  Term term;
+  Incarnation cluster;
+  JobPhase phase = JobPhase::kGathering;
+  Generation generation;  // the newest opened
+  Step recovery_step;     // of that generation, once fixed
+  bool recovery_fixed = false;
+  std::vector<Placement> ranks;  // of that generation
+  std::vector<PersistentNode> nodes;
+  int exit_status = 0;    // when finished or failed
+  std::string reason;     // why failed
+};
+
+// ---- Events ------------------------------------------------------------------------------------------------
+
+using StreamId = uint64_t;
+struct NodeConnected { StreamId stream; NodeHello hello; };
+struct NodeLost { StreamId stream; std::string reason; };
+struct WorkerReady { StreamId stream; Slot slot; Incarnation worker; JoinInfo info; };
+struct NodeReported { StreamId stream; NodeReport report; };
+struct FailbackRequested { uint64_t request; std::string node; };
+struct StopRequested { std::string reason; };   // SIGINT, SIGTERM: end nothing on record, only note it
+struct Tick {};
+using Event = std::variant<NodeConnected, NodeLost, WorkerReady, NodeReported, FailbackRequested, StopRequested, Tick>;
+
+// ---- Actions -----------------------------------------------------------------------------------------------
+
+struct Persist { std::shared_ptr<const PersistentState> state; };
+struct SendWelcome { StreamId stream; Welcome welcome; };
+struct RefuseNode { StreamId stream; std::string reason; };  // tell it and close the stream
+struct SendOrder { StreamId stream; NodeOrder order; };
+// One line of the history. `name` is stable; figures are integers with their unit in the key ("bytes", "duration_ns").
+struct Note {
+  std::string name, node;
+  Rank rank = kNoRank;
+  Incarnation keeper, agent, worker;
+  Generation generation;
+  Step step;
+  std::string reason;
+  std::vector<std::pair<std::string, int64_t>> figures;
+  std::vector<std::pair<std::string, std::string>> details;
+};
+struct WakeAt { Time when; };  // a Tick is wanted then; replaces the previous wish
+struct Answer { uint64_t request; Status status; };
+struct EndJob { int exit_status; std::string reason; };  // nothing more to decide; the process may end
+using Action = std::variant<Persist, SendWelcome, RefuseNode, SendOrder, Note, WakeAt, Answer, EndJob>;
+
+// ---- What can be seen ----------------------------------------------------------------------------------------
+
+struct NodeView {
+  std::string name;
+  NodeState state = NodeState::kJoining;
+  Role role = Role::kNone;
+  bool connected = false;
+  std::string address;
+  int32_t keeper_pid = 0, agent_pid = 0;
+  Usage usage;
+  std::string reason;  // why the state is what it is
+  std::vector<WorkerReport> workers;
+};
+struct RankView {
+  Rank rank;
+  std::string node;
+  Slot slot;
+  Incarnation worker;
+  int32_t worker_pid = 0;
+  Step step;
+  std::string log, step_log;
+  uint64_t log_offset = 0;
+};
+struct ClusterView {
+  std::string job;
+  JobPhase phase = JobPhase::kGathering;
+  std::string waiting_for;  // what a person should know: "a spare to take rank 2", empty when nothing
+  Step step;                // the newest committed by every rank
+  Generation generation;
+  Term term;
+  uint32_t spares = 0;      // ready now
+  bool has_loss = false;
+  double loss = 0;          // rank 0's last
+  int exit_status = 0;
+  std::string reason;
+  std::vector<NodeView> nodes;   // by name
+  std::vector<RankView> ranks;   // by rank
+};
+
+class Coordinator {
+ public:
+  // A new job, or with `stored` one that an earlier coordinator left. `cluster` and `term` come from the shell:
+  // random, and stored term + 1. The first actions (Persist) come from the first Step.
+  Coordinator(JobSpec spec, Term term, Incarnation cluster, std::optional<PersistentState> stored);
+  ~Coordinator();
+  std::vector<Action> Step(const Event& event, Time now);
+  ClusterView View() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace locum
