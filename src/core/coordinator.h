@@ -13,6 +13,7 @@
 #include "base/cluster.h"
 #include "base/ids.h"
 #include "base/status.h"
+#include "core/plan.h"
 
 namespace locum {
 
@@ -31,6 +32,8 @@ struct Timeouts {
   Duration hang = std::chrono::seconds(600);                  // a rank that holds all others up for this long is failed
   Duration grace = std::chrono::seconds(5);                   // SIGTERM to SIGKILL
   Duration finish = std::chrono::seconds(60);                 // for workers to exit after the end is on record
+  Duration adopt = std::chrono::seconds(10);                  // for nodes to come back to a new coordinator
+  friend bool operator==(const Timeouts&, const Timeouts&) = default;
 };
 
 struct JobSpec {
@@ -41,6 +44,7 @@ struct JobSpec {
   uint32_t workers_per_node = 1;
   uint64_t seed = 0;
   Timeouts timeouts;
+  friend bool operator==(const JobSpec&, const JobSpec&) = default;
 };
 
 // ---- What is on disk ---------------------------------------------------------------------------------------
@@ -78,6 +82,7 @@ struct PersistentNode {
   NodeState state = NodeState::kJoining;
   Role role = Role::kNone;
   Incarnation keeper;  // the newest seen
+  std::string reason;  // why the state is what it is
   friend bool operator==(const PersistentNode&, const PersistentNode&) = default;
 };
 
@@ -89,10 +94,13 @@ struct PersistentState {
   Generation generation;  // the newest opened
   Step recovery_step;     // of that generation, once fixed
   bool recovery_fixed = false;
-  std::vector<Placement> ranks;  // of that generation
+  std::vector<Placement> ranks;    // of that generation
+  std::vector<Placement> leaving;  // who held ranks before and still holds state, until the generation has committed
+  std::vector<Recovered> history;  // the generations that ran, and from where
   std::vector<PersistentNode> nodes;
   int exit_status = 0;    // when finished or failed
   std::string reason;     // why failed
+  friend bool operator==(const PersistentState&, const PersistentState&) = default;
 };
 
 // ---- Events ------------------------------------------------------------------------------------------------
@@ -104,8 +112,10 @@ struct WorkerReady { StreamId stream; Slot slot; Incarnation worker; JoinInfo in
 struct NodeReported { StreamId stream; NodeReport report; };
 struct FailbackRequested { uint64_t request; std::string node; };
 struct StopRequested { std::string reason; };   // SIGINT, SIGTERM: end nothing on record, only note it
+struct Paused { Duration gap; };  // this process itself did not run for that long: all deadlines start anew
 struct Tick {};
-using Event = std::variant<NodeConnected, NodeLost, WorkerReady, NodeReported, FailbackRequested, StopRequested, Tick>;
+using Event =
+    std::variant<NodeConnected, NodeLost, WorkerReady, NodeReported, FailbackRequested, StopRequested, Paused, Tick>;
 
 // ---- Actions -----------------------------------------------------------------------------------------------
 
