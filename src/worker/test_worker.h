@@ -3,6 +3,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstring>
 #include <deque>
 #include <mutex>
 #include <thread>
@@ -103,6 +104,39 @@ class TestWorker {
   bool busy_ = false;
   bool quit_ = false;
   std::thread trainer_;
+};
+
+// `n` workers that run generation 1, each inside its first step.
+struct Running {
+  explicit Running(size_t n, uint64_t total_steps = 0, size_t extra = 0) {
+    for (size_t i = 0; i < n + extra; ++i) {
+      workers.push_back(std::make_unique<TestWorker>(node, 100 + i, total_steps));
+      workers[i]->Do([w = workers[i].get()] { w->Next(); });
+    }
+    for (size_t i = 0; i < n; ++i) ranks.push_back(workers[i]->end.get());
+    Conductor conductor(ranks);
+    conductor.Start();
+    for (size_t i = 0; i < n; ++i) workers[i]->Wait();
+    for (size_t i = n; i < n + extra; ++i) {
+      EXPECT_TRUE(workers[i]->end->Wait([&] { return workers[i]->end->info.has_value(); }));
+    }
+  }
+  TestWorker& operator[](size_t i) { return *workers[i]; }
+  void On(size_t i, std::function<void(TestWorker&)> what) {
+    TestWorker* w = workers[i].get();
+    w->Do([w, what] { what(*w); });
+    w->Wait();
+  }
+  void CommitAndNext(size_t i) {
+    On(i, [](TestWorker& w) {
+      EXPECT_TRUE(w.Commit().ok());
+      w.Next();
+    });
+  }
+
+  FakeNode node;
+  std::vector<std::unique_ptr<TestWorker>> workers;
+  std::vector<NodeEnd*> ranks;
 };
 
 }  // namespace locum::testing
