@@ -123,7 +123,7 @@ class FakeNode {
   }
 
   // Admits the next worker.
-  std::unique_ptr<NodeEnd> Admit() {
+  std::unique_ptr<NodeEnd> Admit(const std::string& address = "127.0.0.1") {
     auto end = std::make_unique<NodeEnd>();
     Result<JoinRequest> join = AcceptJoin(&end->socket);
     if (!join.ok()) {
@@ -137,7 +137,7 @@ class FakeNode {
     w.slot = Slot(admitted_);
     w.worker = join->worker;
     w.token = "secret";
-    w.address = "127.0.0.1";
+    w.address = address;
     w.step_log = dir_ / ("steps." + std::to_string(admitted_++));
     w.seed = 42;
     Result<OwnedFd> memory = MakeSharedMemory("page", kPageBytes);
