@@ -61,6 +61,8 @@ class Cluster {
 
   Time now() const { return now_; }
   bool ended() const { return ended_; }
+  // The newest state that every rank has made, seen from outside and without delay.
+  uint64_t made() const { return fully_committed_; }
   int exit_status() const { return exit_status_; }
   ClusterView View() const { return core_->View(); }
   bool coordinator_up() const { return core_ != nullptr; }

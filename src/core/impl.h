@@ -136,6 +136,7 @@ struct Coordinator::Impl {
 
   // finish.cc
   void ProgressFinish();
+  bool LostAtEnd(const Placement& placement);
   void Fail(int exit_status, const std::string& reason);
 
   // orders.cc
