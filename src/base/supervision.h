@@ -15,9 +15,11 @@ namespace locum {
 
 // ---- Agent to keeper ----------------------------------------------------------------------------------------
 
+inline constexpr Duration kMaxGrace = std::chrono::hours(24);
+
 struct StopWorker {
   Incarnation worker;
-  Duration grace{};  // 0: SIGKILL at once
+  Duration grace{};  // 0: SIGKILL at once; at most kMaxGrace
 };
 
 struct ForgetWorker {
@@ -112,6 +114,19 @@ struct JoinAsked {
 // A signal, or the death of the process that this keeper was told to live with.
 struct EndAsked {
   int32_t signal = 0;  // 0: the parent is gone
+};
+
+// ---- What the agent sees ----------------------------------------------------------------------------------
+
+// A worker's page (ports/page.h) at one moment.
+struct PageReading {
+  Incarnation worker;
+  Word word;
+  Position position = Position::kStarting;
+  Step stop_at = kNoStop;  // read before `starting`
+  Step starting;
+  bool has_loss = false;
+  double loss = 0;
 };
 
 }  // namespace locum

@@ -18,7 +18,6 @@
 namespace locum {
 
 inline constexpr size_t kMaxKeeperMessage = 1u << 20;
-inline constexpr Duration kMaxGrace = std::chrono::hours(24);
 
 enum class KeeperMessage : uint8_t {
   // agent to keeper
