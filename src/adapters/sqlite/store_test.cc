@@ -193,11 +193,11 @@ TEST(Store, ReadBesideItsOwner_SeesTheNewestState) {
   ASSERT_TRUE((*owner)->Save(SomeState()).ok());
   auto reader = Store::OpenToRead(dir.path);
   ASSERT_TRUE(reader.ok()) << reader.status().message();
-  ExpectSame(***(*reader)->Load(), SomeState());
+  ExpectSame(*(*reader)->Load().value(), SomeState());
   PersistentState next = SomeState();
   next.phase = JobPhase::kFinished;
   ASSERT_TRUE((*owner)->Save(next).ok());
-  ExpectSame(***(*reader)->Load(), next);
+  ExpectSame(*(*reader)->Load().value(), next);
 }
 
 TEST(Directory, SecondHolder_IsRefusedUntilTheFirstLetsGo) {
