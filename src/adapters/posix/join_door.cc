@@ -1,6 +1,5 @@
 #include "adapters/posix/join_door.h"
 
-#include <sys/pidfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "adapters/posix/monotonic.h"
+#include "adapters/posix/pidfd.h"
 #include "ports/worker_protocol.h"
 
 namespace locum {
@@ -25,7 +25,7 @@ OwnedFd PeerProcess(int connection, pid_t pid) {
   int fd = -1;
   socklen_t size = sizeof fd;
   if (::getsockopt(connection, SOL_SOCKET, kPeerPidfd, &fd, &size) == 0) return OwnedFd(fd);
-  return OwnedFd(::pidfd_open(pid, 0));
+  return OwnedFd(PidfdOpen(pid));
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "adapters/posix/keeper_host.h"
 
 #include <fcntl.h>
-#include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -18,6 +17,7 @@
 #include "adapters/posix/mapping.h"
 #include "adapters/posix/monotonic.h"
 #include "adapters/posix/node_files.h"
+#include "adapters/posix/pidfd.h"
 #include "adapters/posix/process_tree.h"
 #include "ports/page.h"
 
@@ -74,7 +74,7 @@ Status PosixKeeperHost::Open(const Options& options) {
   std::string log = dir_ + "/agent.log";
   log_ = OwnedFd(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (!log_.valid()) return ErrnoStatus(errno, "cannot open '" + log + "'");
-  own_pidfd_ = OwnedFd(::pidfd_open(::getpid(), 0));
+  own_pidfd_ = OwnedFd(PidfdOpen(::getpid()));
   if (!own_pidfd_.valid()) return ErrnoStatus(errno, "cannot open a pidfd (Linux 5.3 or later is needed)");
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) return ErrnoStatus(errno, "cannot become a child subreaper");
   LOCUM_RETURN_IF_ERROR(TakeSignals());

@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/pidfd.h>
 #include <unistd.h>
 
 #include <cctype>
@@ -13,6 +12,7 @@
 #include <string>
 
 #include "adapters/posix/owned_fd.h"
+#include "adapters/posix/pidfd.h"
 
 namespace locum {
 namespace {
@@ -75,10 +75,10 @@ std::vector<ProcessLine> Descendants(pid_t root, const std::set<pid_t>& spared) 
 size_t KillDescendants(const std::set<pid_t>& spared) {
   std::vector<ProcessLine> found = Descendants(::getpid(), spared);
   for (const ProcessLine& process : found) {
-    OwnedFd pin(::pidfd_open(process.pid, 0));
+    OwnedFd pin(PidfdOpen(process.pid));
     ProcessLine now;
     if (!pin.valid() || !ReadProcess(process.pid, &now) || now.start != process.start) continue;
-    ::pidfd_send_signal(pin.get(), SIGKILL, nullptr, 0);
+    PidfdSignal(pin.get(), SIGKILL);
   }
   return found.size();
 }

@@ -1,7 +1,6 @@
 #include "adapters/posix/worker_processes.h"
 
 #include <fcntl.h>
-#include <sys/pidfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "adapters/posix/node_files.h"
+#include "adapters/posix/pidfd.h"
 #include "adapters/posix/process_tree.h"
 #include "adapters/posix/seqpacket.h"
 
@@ -124,7 +124,7 @@ void WorkerProcesses::Term(Incarnation worker) {
   auto it = workers_.find(worker);
   if (it == workers_.end()) return;
   if (it->second.joined.valid()) {
-    ::pidfd_send_signal(it->second.joined.get(), SIGTERM, nullptr, 0);
+    PidfdSignal(it->second.joined.get(), SIGTERM);
   } else {
     Tell(&it->second, ToReaper{ToReaper::kTerm, 0});
   }
@@ -135,7 +135,7 @@ void WorkerProcesses::Kill(Incarnation worker) {
   if (it == workers_.end()) return;
   Entry& entry = it->second;
   // The joined one need not be below the reaper: a wrapper may have had it started by another process.
-  if (entry.joined.valid()) ::pidfd_send_signal(entry.joined.get(), SIGKILL, nullptr, 0);
+  if (entry.joined.valid()) PidfdSignal(entry.joined.get(), SIGKILL);
   Tell(&entry, ToReaper{ToReaper::kKill, 0});
   if (entry.reaper > 0) ::kill(entry.reaper, SIGCONT);
 }
@@ -170,7 +170,7 @@ bool WorkerProcesses::ChildEnded(pid_t pid, ProcessEnd end) {
       Hear(worker);
       if (!entry.told) {
         entry.end.reaper_lost = true;
-        if (entry.joined.valid()) ::pidfd_send_signal(entry.joined.get(), SIGKILL, nullptr, 0);
+        if (entry.joined.valid()) PidfdSignal(entry.joined.get(), SIGKILL);
         ExpectOrphans();
       }
       entry.control_watch.Reset();
