@@ -59,8 +59,8 @@ void Coordinator::Impl::DetectWorkers() {
       fault.reason = "the node was started again";
     } else if (node->connected && node->reported && (slot == node->slots.end() || slot->second.worker != p.worker)) {
       fault.reason = "the node no longer runs this worker";
-    } else if (report && report->state.word.state == WordState::kTorn && report->state.verified.generation < p_.generation &&
-               !(p_.phase == JobPhase::kRecovering)) {
+    } else if (report && report->state.word.state == WordState::kTorn && !Recovering()) {
+      // During a recovery a torn state is only one that is fetched anew.
       fault.reason = "an update failed half-way; its state is torn";
     } else if (report && !report->state.error.empty()) {
       fault.reason = "the worker reports: " + report->state.error;

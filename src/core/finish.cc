@@ -16,6 +16,14 @@ void Coordinator::Impl::Fail(int exit_status, const std::string& reason) {
 
 int ShellStatus(const WorkerExit& exit) { return exit.signal != 0 ? 128 + exit.signal : exit.status; }
 
+bool Coordinator::Impl::LostAtEnd(const Placement& placement) {
+  const Node* node = NodeOf(placement);
+  if (!node || node->connected) return false;
+  const Time due = std::max(node->lost_at, finish_since_) + 3 * T().silence;
+  if (now_ < due) Want(due);
+  return now_ >= due;
+}
+
 void Coordinator::Impl::ProgressFinish() {
   if (p_.phase == JobPhase::kFinishing) {
     bool all = true;
@@ -24,7 +32,7 @@ void Coordinator::Impl::ProgressFinish() {
       if (exits_.count(p.rank)) continue;
       if (report && report->exit) {
         exits_[p.rank] = *report->exit;
-      } else if (proven_dead_.count(p.worker)) {
+      } else if (proven_dead_.count(p.worker) || LostAtEnd(p)) {
         exits_[p.rank] = WorkerExit{1, 0, false, "its node was lost at the end", ""};
       } else {
         all = false;

@@ -63,7 +63,7 @@ void Coordinator::Impl::FailNode(const std::string& name, const std::string& rea
 }
 
 // Ranks without a holder, a node's ranks together: back to a holder that was leaving in a planned move, else to a
-// spare, else to the node they come from once it has fresh workers.
+// spare, else to a node whose former workers live.
 void Coordinator::Impl::TryPlaceMissing() {
   if (p_.phase != JobPhase::kFreezing) return;
   std::map<uint32_t, std::vector<Placement*>> groups;
@@ -73,7 +73,7 @@ void Coordinator::Impl::TryPlaceMissing() {
   if (groups.empty()) return;
   std::string ranks;
   for (const auto& [index, group] : groups) {
-    if (RestoreHolder(group) || PlaceOnSpare(group) || PlaceInPlace(group)) continue;
+    if (RestoreHolder(group) || PlaceOnSpare(group) || PlaceOnFormer(group)) continue;
     for (const Placement* p : group) ranks += (ranks.empty() ? "" : ", ") + std::to_string(p->rank.value);
   }
   waiting_for_ = ranks.empty() ? "" : "a spare to take rank " + ranks;
@@ -128,31 +128,26 @@ bool Coordinator::Impl::PlaceOnSpare(const std::vector<Placement*>& group) {
   return true;
 }
 
-bool Coordinator::Impl::PlaceInPlace(const std::vector<Placement*>& group) {
+// The last resort: workers that have left the job but live, beside fresh ones, on any node that is heard. A rank is
+// only learnt from NextStep, so any of them can take any.
+bool Coordinator::Impl::PlaceOnFormer(const std::vector<Placement*>& group) {
   for (auto& [name, node] : nodes_) {
     if (HoldsRank(name) || !NodeReady(node) || node.state == NodeState::kQuarantined) continue;
-    std::vector<std::pair<Placement*, Incarnation>> found;
-    bool some_stay = false;
-    for (Placement* p : group) {
-      const Slot slot(p->rank.value % p_.spec.workers_per_node);
-      const SlotInfo& info = node.slots.at(slot);
-      const Placement* leaving = LeavingOf(info.worker);
-      const bool stays = leaving && leaving->rank == p->rank && !Gone(info.worker);
-      const bool fresh = !leaving && info.report->state.word.generation == Generation(0);
-      if (stays || fresh) found.emplace_back(p, info.worker);
-      some_stay |= stays;
-    }
-    if (found.size() != group.size() || !some_stay) continue;
+    if (now_ - node.last_heard >= T().silence) continue;
+    const bool former = std::any_of(node.slots.begin(), node.slots.end(),
+                                    [&](const auto& s) { return LeavingOf(s.second.worker) != nullptr; });
+    if (!former) continue;
     node.role = Role::kActive;
     SetState(node, NodeState::kHealthy, "");
-    for (auto& [p, worker] : found) {
+    for (Placement* p : group) {
       p->node = name;
       p->slot = Slot(p->rank.value % p_.spec.workers_per_node);
-      p->worker = worker;
-      std::erase_if(p_.leaving, [&, w = worker](const Placement& l) { return l.worker == w; });
+      p->worker = node.slots.at(p->slot).worker;
+      gone_.erase(p->worker);
+      std::erase_if(p_.leaving, [&](const Placement& l) { return l.worker == p->worker; });
       Note& note = AddNote("rank_kept", node);
       note.rank = p->rank;
-      note.worker = worker;
+      note.worker = p->worker;
     }
     return true;
   }
@@ -277,7 +272,7 @@ void Coordinator::Impl::ProgressRecovery() {
     const int64_t ns = std::max<int64_t>(1, v.end_ns - v.begin_ns);
     note.figures = {{"bytes", static_cast<int64_t>(v.bytes)},
                     {"duration_ns", ns},
-                    {"bytes_per_second", static_cast<int64_t>(static_cast<__int128>(v.bytes) * 1000000000 / ns)},
+                    {"bytes_per_second", static_cast<int64_t>(v.bytes / std::max<uint64_t>(1, static_cast<uint64_t>(ns) / 1000) * 1000000)},
                     {"retries", v.retries},
                     {"since_fault_ns", (now_ - fault_at_).count()}};
     note.details = {{"state_hash", ToHex(v.state_hash)}, {"source", ToHex(v.source.value)}};

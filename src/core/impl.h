@@ -117,7 +117,7 @@ struct Coordinator::Impl {
   void FailNode(const std::string& name, const std::string& reason);
   void TryPlaceMissing();
   bool RestoreHolder(const std::vector<Placement*>& group);
-  bool PlaceInPlace(const std::vector<Placement*>& group);
+  bool PlaceOnFormer(const std::vector<Placement*>& group);
   bool PlaceOnSpare(const std::vector<Placement*>& group);
   bool StateMayExist() const;
   void ProgressFreeze();
@@ -136,6 +136,7 @@ struct Coordinator::Impl {
 
   // finish.cc
   void ProgressFinish();
+  bool LostAtEnd(const Placement& placement);
   void Fail(int exit_status, const std::string& reason);
 
   // orders.cc

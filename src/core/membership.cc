@@ -330,7 +330,7 @@ bool Coordinator::Impl::Stale(const Node& node, Slot slot, const SlotInfo& info)
 void Coordinator::Impl::RestartSlots() {
   if (p_.phase == JobPhase::kFinishing || p_.phase == JobPhase::kGathering) return;
   for (auto& [name, node] : nodes_) {
-    if (!node.connected) continue;
+    if (!node.connected || now_ - node.last_heard >= T().silence) continue;
     const bool wanted = WantsFreshWorkers();
     for (auto& [slot, info] : node.slots) {
       if (Stale(node, slot, info) && !Recovering()) info.retire = info.worker;
