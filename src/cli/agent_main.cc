@@ -83,7 +83,6 @@ int AgentMain(const AgentArgs& args) {
   auto address = config.agent_interface.empty() ? LocalAddressTowards(*coordinator) : InterfaceAddress(config.agent_interface);
   if (!address.ok()) return Complain(address.status().message(), kExitUsage);
   std::string dir = AbsolutePath(config.agent_dir.empty() ? std::string(kRunsDir) + "/agents/" + name : config.agent_dir);
-  if (Status made = MakeDirectory(dir); !made.ok()) return Complain(made.message(), kExitUsage);
   if (args.parent_pidfd < 0) {
     int probed = ProbeInChild(config.coordinator, *token, config.connect_timeout);
     if (probed != kExitOk) return probed;
@@ -93,8 +92,8 @@ int AgentMain(const AgentArgs& args) {
   options.dir = dir;
   options.name = name;
   options.parent_pidfd = args.parent_pidfd;
-  options.agent_command = {"/proc/self/exe", "agentd",  "--coordinator", config.coordinator, "--dir", dir, "--name", name,
-                           "--address",      *address};
+  options.agent_command = {OwnProgram(), "agentd", "--coordinator", config.coordinator, "--dir", dir, "--name", name,
+                           "--address", *address};
   if (!config.agent_interface.empty()) {
     options.agent_command.insert(options.agent_command.end(), {"--interface", config.agent_interface});
   }

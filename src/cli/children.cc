@@ -2,8 +2,8 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/pidfd.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,7 +14,7 @@
 
 namespace locum {
 
-Children::Children() : self_pidfd_(::pidfd_open(::getpid(), 0)) {
+Children::Children() : self_pidfd_(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0))) {
   LOCUM_CHECK(self_pidfd_ >= 0);
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
@@ -30,6 +30,7 @@ Result<pid_t> Children::Start(const std::vector<std::string>& words, const std::
   std::vector<char*> argv;
   for (std::string& word : args) argv.push_back(word.data());
   argv.push_back(nullptr);
+  std::string program = OwnProgram();
   int out = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (out < 0) return ErrnoStatus(errno, "cannot open " + log);
   int in = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -44,7 +45,7 @@ Result<pid_t> Children::Start(const std::vector<std::string>& words, const std::
     ::fcntl(self_pidfd_, F_SETFD, 0);
     ::signal(SIGPIPE, SIG_DFL);
     ::sigprocmask(SIG_SETMASK, &none, nullptr);
-    ::execv("/proc/self/exe", argv.data());
+    ::execv(program.c_str(), argv.data());
     ::_exit(127);
   }
   int err = errno;

@@ -19,7 +19,7 @@ class Children {
   Children(const Children&) = delete;
   Children& operator=(const Children&) = delete;
 
-  // Starts `/proc/self/exe words...` with "--parent-pidfd N" added; both outputs are appended to `log`.
+  // Starts `locum words...` with "--parent-pidfd N" added; both outputs are appended to `log`.
   Result<pid_t> Start(const std::vector<std::string>& words, const std::string& log);
 
   struct Ended {

@@ -18,6 +18,8 @@ Result<std::string> ReadFile(const std::string& path, size_t limit = 1u << 20);
 // The whole new content or the whole old one, whoever reads.
 Status WriteFileAtomically(const std::string& path, const std::string& content, unsigned mode);
 Status MakeDirectory(const std::string& path);  // with its parents
+// This program's file, to be started again.
+std::string OwnProgram();
 std::string AbsolutePath(const std::string& path);
 
 // From the kernel.

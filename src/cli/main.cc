@@ -1,5 +1,6 @@
 // The command line: flags, keys of the config file they stand for, and help.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <map>
 
@@ -16,6 +17,8 @@ constexpr const char* kFooter =
     "  2    something in flags, config, DIR or port is for you to change\n"
     "  126  the command is not executable       127  the command does not exist\n"
     "  130  stopped by Ctrl-C (SIGINT)          143  stopped by SIGTERM\n";
+
+constexpr const char* kHint = "\nTry 'locum --help' or 'locum SUBCOMMAND --help'.";
 
 // Flags that stand for keys of the config file, collected as text and applied over the file.
 class KeyedFlags {
@@ -67,6 +70,18 @@ class KeyedFlags {
   std::string file_;
 };
 
+// The usage line of a subcommand that ends with a command to be run.
+class Formatter : public CLI::Formatter {
+ public:
+  std::string make_usage(const CLI::App* app, std::string name) const override {
+    const std::string& own = app->get_name();
+    if (own == "run") return "\nUsage: locum run [OPTIONS] -- COMMAND...\n";
+    if (own == "coordinator") return "\nUsage: locum coordinator [OPTIONS] --dir DIR [-- COMMAND...]\n";
+    if (own == "agent") return "\nUsage: locum agent --coordinator HOST:PORT [OPTIONS]\n";
+    return CLI::Formatter::make_usage(app, name);
+  }
+};
+
 void AddJobFlags(CLI::App* app, KeyedFlags* flags) {
   flags->Add(app, "--nodes", "job.nodes", "N", "nodes that train (1)");
   flags->Add(app, "--spares", "job.spares", "K", "nodes that stand ready (0)");
@@ -109,6 +124,7 @@ class Program {
   explicit Program(CommandLine line) : line_(std::move(line)) {
     app_.set_version_flag("--version", std::string("locum ") + kVersion);
     app_.require_subcommand(1);
+    app_.formatter(std::make_shared<Formatter>());  // before the subcommands, which inherit it
     app_.footer(kFooter);
     DefineRun();
     DefineCoordinator();
@@ -120,12 +136,18 @@ class Program {
     std::vector<std::string> reversed(line_.own.rbegin(), line_.own.rend());
     try {
       app_.parse(reversed);
+    } catch (const CLI::ExtrasError& error) {
+      bool command = !line_.separated && !line_.own.empty() && (line_.own[0] == "run" || line_.own[0] == "coordinator");
+      return Complain(command ? "unexpected words; put -- in front of the command: locum " + line_.own[0] +
+                                    " [OPTIONS] -- COMMAND..."
+                              : error.what() + std::string(kHint),
+                      kExitUsage);
     } catch (const CLI::ParseError& error) {
       if (error.get_exit_code() == 0) return app_.exit(error);  // help, version
-      std::string hint = error.get_name() == "ExtrasError" && !line_.separated
-                             ? "\nPut -- in front of the command to be run: locum run [options] -- COMMAND..."
-                             : "\nTry 'locum --help' or 'locum SUBCOMMAND --help'.";
-      return Complain(error.what() + hint, kExitUsage);
+      if (!line_.own.empty() && line_.own[0][0] != '-' && !HasSubcommand(line_.own[0])) {
+        return Complain("there is no subcommand '" + line_.own[0] + "'" + kHint, kExitUsage);
+      }
+      return Complain(error.what() + std::string(kHint), kExitUsage);
     }
     for (const auto& [app, action] : actions_) {
       if (app->parsed()) return action();
@@ -134,9 +156,12 @@ class Program {
   }
 
  private:
+  bool HasSubcommand(const std::string& name) const {
+    return std::any_of(actions_.begin(), actions_.end(), [&](const auto& a) { return a.first->get_name() == name; });
+  }
+
   void DefineRun() {
     auto* app = app_.add_subcommand("run", "run a command on a whole local cluster");
-    app->usage("Usage: locum run [options] -- COMMAND...");
     app->footer(std::string("Starts a coordinator and N+K nodes on this machine, and ends with the job. Rank 0's "
                             "output goes to standard\noutput, progress and events to standard error; everything is "
                             "kept in DIR.\n") + kFooter);
@@ -153,7 +178,6 @@ class Program {
 
   void DefineCoordinator() {
     auto* app = app_.add_subcommand("coordinator", "decide for one job; agents connect to it");
-    app->usage("Usage: locum coordinator [options] --dir DIR [-- COMMAND...]");
     app->footer(std::string("Without COMMAND, or with the same one, it takes up the unfinished job in DIR. Agents and "
                             "the other subcommands\nneed the token in DIR/token.\n") + kFooter);
     AddJobFlags(app, &coordinator_flags_);
@@ -176,7 +200,6 @@ class Program {
 
   void DefineAgent() {
     auto* app = app_.add_subcommand("agent", "make this machine (or this slot of it) a node of a job");
-    app->usage("Usage: locum agent --coordinator HOST:PORT [options]");
     app->footer(kFooter);
     agent_flags_.Add(app, "--coordinator", "agent.coordinator", "HOST:PORT", "the job's coordinator");
     agent_flags_.Add(app, "--name", "agent.name", "NAME", "the node's name (the host's name)");

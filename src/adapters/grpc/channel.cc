@@ -33,6 +33,17 @@ std::shared_ptr<::grpc::Channel> MakeChannel(const std::string& address) {
   return ::grpc::CreateCustomChannel(address, ::grpc::InsecureChannelCredentials(), args);
 }
 
+namespace {
+
+// gRPC tells a chain of errors; the last link is the reason.
+std::string LastReason(const std::string& text) {
+  size_t at = text.find("last error: ");
+  size_t colon = at == std::string::npos ? at : text.rfind(": ");
+  return colon == std::string::npos ? text : text.substr(colon + 2);
+}
+
+}  // namespace
+
 Status FromGrpc(const ::grpc::Status& status, const std::string& address) {
   const std::string& text = status.error_message();
   switch (status.error_code()) {
@@ -47,7 +58,7 @@ Status FromGrpc(const ::grpc::Status& status, const std::string& address) {
     case ::grpc::StatusCode::INVALID_ARGUMENT: return Invalid(text);
     case ::grpc::StatusCode::DEADLINE_EXCEEDED: return Timeout("no answer from the coordinator at " + address);
     case ::grpc::StatusCode::UNAVAILABLE:
-      return Unavailable("cannot reach the coordinator at " + address + (text.empty() ? "" : " (" + text + ")"));
+      return Unavailable("cannot reach the coordinator at " + address + (text.empty() ? "" : " (" + LastReason(text) + ")"));
     default: return Unavailable("call to the coordinator at " + address + " failed: " + text);
   }
 }
