@@ -68,7 +68,7 @@ class LocumSession final : public Session {
     locum_step step{};
     step.struct_size = sizeof(step);
     if (Check(locum_next_step(job_, &step)) == 0) return std::nullopt;
-    return Step{step.step,           step.generation, step.rank,          step.world_size,
+    return Step{step.step,           step.generation, step.rank,         step.world_size,
                 step.regrouped != 0, step.seed,       step.data_position};
   }
   void Connected() override { Check(locum_connected(job_)); }
