@@ -49,9 +49,10 @@ class AloneSession final : public Session {
     return true;
   }
 
-  void Finish() override {}
+  bool Finish() override { return true; }
+  bool IsRankZero() const override { return flags_.rank == 0; }
 
-  std::shared_ptr<gloo::rendezvous::Store> Store(const Step&) override {
+  std::shared_ptr<gloo::rendezvous::Store> Store() override {
     return std::make_shared<gloo::rendezvous::FileStore>(flags_.rendezvous);
   }
 
