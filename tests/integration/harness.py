@@ -97,11 +97,10 @@ class Cluster:
         environment = dict(os.environ, **(env or {}))
         key, value = self.mark.split("=")
         environment[key] = value
-        self.out = open(self.tmp / "out", "wb")
-        self.err = open(self.tmp / "err", "wb")
-        self.process = subprocess.Popen([LOCUM, "run", "--dir", str(self.dir), *map(str, args), "--", *map(str, command)],
-                                        stdout=self.out, stderr=self.err, stdin=subprocess.DEVNULL, env=environment,
-                                        cwd=cwd or self.tmp, start_new_session=True)
+        with open(self.tmp / "out", "wb") as out, open(self.tmp / "err", "wb") as err:
+            self.process = subprocess.Popen(
+                [LOCUM, "run", "--dir", str(self.dir), *map(str, args), "--", *map(str, command)], stdout=out, stderr=err,
+                stdin=subprocess.DEVNULL, env=environment, cwd=cwd or self.tmp, start_new_session=True)
 
     def __enter__(self):
         return self
