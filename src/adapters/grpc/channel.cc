@@ -4,7 +4,7 @@
 
 namespace locum {
 
-bool SameToken(std::string_view a, std::string_view b) {
+bool EqualTokens(std::string_view a, std::string_view b) {
   size_t n = a.size() > b.size() ? a.size() : b.size();
   unsigned difference = a.size() == b.size() ? 0 : 1;
   for (size_t i = 0; i < n; ++i) {

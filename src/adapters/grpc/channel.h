@@ -15,7 +15,7 @@ inline constexpr const char* kTokenMetadata = "locum-token";
 inline constexpr int kMaxMessageBytes = 32 << 20;  // a Ready of kMaxShards shards, and room
 
 // Takes time that depends on the lengths only.
-bool SameToken(std::string_view a, std::string_view b);
+bool EqualTokens(std::string_view a, std::string_view b);
 
 // Sets what gRPC reads from the environment: it prints nothing by itself unless the user asked for it. Call it before
 // the first use of gRPC, while there is one thread.
