@@ -9,6 +9,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// The others are for the JSON.
+bool IsForPeople(const std::string& detail) { return detail == "state" || detail.rfind("rank_", 0) == 0; }
+
 // The local time of day of "2026-12-01T10:15:00.123456Z".
 std::string TimeOfDay(const std::string& text) {
   std::tm parts{};
@@ -42,7 +45,7 @@ std::string Figure(const std::string& key, int64_t value) {
     std::snprintf(text, sizeof text, v < 1e6 ? " %.0f" : " %.1f MB", v < 1e6 ? v : v / 1e6);
     return key + text;
   }
-  if (EndsWith(key, "bytes_per_s")) {
+  if (EndsWith(key, "bytes_per_second")) {
     std::snprintf(text, sizeof text, " %.1f MB/s", v / 1e6);
     return "rate" + std::string(text);
   }
@@ -64,9 +67,16 @@ std::string EventText(const std::string& json_line) {
   std::string line = TimeOfDay(e.value("time", "")) + "  " + e["name"].get<std::string>();
   if (!about.empty()) line += "  " + about;
   if (std::string reason = e.value("reason", ""); !reason.empty()) line += (about.empty() ? "  " : ": ") + reason;
+  if (e.contains("details") && e["details"].is_object()) {
+    for (const auto& [key, value] : e["details"].items()) {
+      if (IsForPeople(key) && value.is_string()) line += ", " + key + " " + value.get<std::string>();
+    }
+  }
   std::string figures;
   if (e.contains("figures") && e["figures"].is_object()) {
     for (const auto& [key, value] : e["figures"].items()) {
+      // Points in time mean something to programs only.
+      if (key.rfind("last_", 0) == 0 && EndsWith(key, "_ns")) continue;
       if (value.is_number_integer()) figures += (figures.empty() ? "" : ", ") + Figure(key, value.get<int64_t>());
     }
   }
