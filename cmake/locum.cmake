@@ -7,6 +7,11 @@ if(LOCUM_SANITIZE)
   add_link_options(-fsanitize=${LOCUM_SANITIZE})
 endif()
 
+if(LOCUM_FUZZERS)  # coverage everywhere, so that the fuzzer sees into the layers
+  add_compile_options(-fsanitize=fuzzer-no-link)
+  add_link_options(-fsanitize=fuzzer-no-link)
+endif()
+
 find_program(LOCUM_MOLD mold)
 if(LOCUM_MOLD)
   add_link_options(-fuse-ld=mold)
