@@ -1,9 +1,8 @@
 #include "flags.h"
 
-#include <climits>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <optional>
 
@@ -12,7 +11,7 @@ namespace {
 
 constexpr Preset kPresets[] = {
     {"tiny", 5, 4, 128, 128, 4, 3e-3, 64},
-    {"small", 6, 6, 384, 128, 4, 1e-3, 64},
+    {"small", 6, 6, 384, 128, 4, 8e-4, 64},
     {"medium", 10, 8, 512, 128, 4, 6e-4, 48},
     {"large", 14, 12, 768, 128, 4, 3e-4, 32},
 };
@@ -59,15 +58,17 @@ std::string DefaultData() {
   return "";
 }
 
-struct Number {
-  const char* flag;
-  uint64_t low, high;
-};
-
 }  // namespace
 
+const Preset* FindPreset(const std::string& name) {
+  for (const Preset& preset : kPresets) {
+    if (name == preset.name) return &preset;
+  }
+  return nullptr;
+}
+
 int ParseFlags(int argc, char** argv, Flags* flags) {
-  flags->preset = &kPresets[0];
+  flags->preset = FindPreset("tiny");
   uint64_t batch = 0, threads = 1, world = 1, rank = 0;
   const struct {
     const char* flag;
@@ -94,10 +95,7 @@ int ParseFlags(int argc, char** argv, Flags* flags) {
     } else if (flag == "--rendezvous") {
       flags->rendezvous = value;
     } else if (flag == "--preset") {
-      flags->preset = nullptr;
-      for (const Preset& preset : kPresets) {
-        if (std::strcmp(preset.name, value) == 0) flags->preset = &preset;
-      }
+      flags->preset = FindPreset(value);
       if (!flags->preset) return Refuse("no preset '" + std::string(value) + "'; there are tiny, small, medium, large");
     } else {
       bool known = false;

@@ -18,6 +18,8 @@ struct Preset {
   int64_t heldout_windows;  // contexts of held-out text on which the result is measured
 };
 
+const Preset* FindPreset(const std::string& name);  // null: there is none of this name
+
 struct Flags {
   const Preset* preset = nullptr;
   std::string data;  // path of the text

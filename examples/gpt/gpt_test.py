@@ -70,34 +70,49 @@ class Alone(unittest.TestCase):
 
 
 class Several(unittest.TestCase):
-    def train(self, world):
+    def setUp(self):
+        self.ranks = []
+
+    def tearDown(self):
+        for rank in self.ranks:
+            if rank.poll() is None:
+                rank.kill()
+            rank.communicate()
+
+    def start(self, world, *flags):
         folder = tempfile.mkdtemp()
-        try:
-            flags = ["--steps", "3", "--batch", "1", "--world", str(world), "--rendezvous", folder]
-            ranks = [
-                subprocess.Popen(command(*flags, "--rank", str(rank)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                 text=True, env=environment())
-                for rank in range(world)
-            ]
-            try:
-                outputs = [rank.communicate(timeout=240)[0] for rank in ranks]
-            finally:
-                for rank in ranks:
-                    if rank.poll() is None:
-                        rank.kill()
-                        rank.wait()
-            for rank, output in zip(ranks, outputs):
-                self.assertEqual(rank.returncode, 0, output)
-            for output in outputs[1:]:
-                self.assertNotIn("final ", output)
-            return final(outputs[0])[0]
-        finally:
-            shutil.rmtree(folder)
+        self.addCleanup(shutil.rmtree, folder)
+        self.ranks = [
+            subprocess.Popen(
+                command("--batch", "1", "--world", str(world), "--rank", str(rank), "--rendezvous", folder, *flags),
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment())
+            for rank in range(world)
+        ]
+
+    def train(self, world):
+        self.start(world, "--steps", "3")
+        outputs = [rank.communicate(timeout=240)[0] for rank in self.ranks]
+        for rank, output in zip(self.ranks, outputs):
+            self.assertEqual(rank.returncode, 0, output)
+        for output in outputs[1:]:
+            self.assertNotIn("final ", output)
+        return final(outputs[0])[0]
 
     def test_four_ranks_give_the_same_bits_twice_and_not_those_of_two(self):
         four = self.train(4)
         self.assertEqual(four, self.train(4))
         self.assertNotEqual(four, self.train(2))
+
+    def test_rank_killed_without_locum_ends_the_others_with_the_reason(self):
+        self.start(3, "--steps", "1000000")
+        for line in self.ranks[0].stdout:
+            if line.startswith("step 1 "):
+                break
+        self.ranks[2].kill()
+        for rank in self.ranks[:2]:
+            output = rank.communicate(timeout=240)[0]
+            self.assertEqual(rank.returncode, 1, output)
+            self.assertIn("the collective broke: all-reduce: ", output)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,9 @@
 #include "locum_session.h"
 
 #include <gloo/rendezvous/store.h>
-#include <locum/locum.h>
 
 #include <chrono>
-#include <functional>
+#include <locum/locum.hpp>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -12,85 +11,64 @@
 namespace gpt {
 namespace {
 
-int Check(int status) {
-  if (status < 0) throw std::runtime_error(locum_last_error());
-  return status;
-}
-
-// The generation's key-value exchange, as Gloo's kind of store. `get` waits, so `wait` need not.
+// The generation's key-value exchange, as Gloo's kind of store. `get` waits, so `wait` need not. Shares the job, since
+// an abandoned group may still be inside when the trainer has gone on.
 class LocumStore final : public gloo::rendezvous::Store {
  public:
-  explicit LocumStore(locum_job* job) : job_(job) {}
+  explicit LocumStore(std::shared_ptr<locum::Job> job) : job_(std::move(job)) {}
 
   void set(const std::string& key, const std::vector<char>& value) override {
-    Check(locum_store_set(job_, key.c_str(), value.data(), value.size()));
+    if (!job_->StoreSet(key, std::string(value.begin(), value.end()))) throw Ended();
   }
   std::vector<char> get(const std::string& key) override {
-    void* value = nullptr;
-    size_t bytes = 0;
-    Check(locum_store_get(job_, key.c_str(), kTimeoutMs, &value, &bytes));
-    const auto* begin = static_cast<const char*>(value);
-    std::vector<char> copy(begin, begin + bytes);
-    locum_free(value);
-    return copy;
+    const std::optional<std::string> value = job_->StoreGet(key, kTimeout);
+    if (!value) throw Ended();
+    return {value->begin(), value->end()};
   }
   void wait(const std::vector<std::string>&) override {}
   void wait(const std::vector<std::string>&, const std::chrono::milliseconds&) override {}
 
  private:
-  static constexpr uint32_t kTimeoutMs = 20'000;
-  locum_job* const job_;
+  static constexpr std::chrono::milliseconds kTimeout{20'000};
+  static std::runtime_error Ended() { return std::runtime_error("a recovery ended the generation"); }
+
+  const std::shared_ptr<locum::Job> job_;
 };
 
 class LocumSession final : public Session {
  public:
   LocumSession(const Flags& flags, const std::string& fingerprint) {
-    locum_options options{};
-    options.struct_size = sizeof(options);
+    locum::Options options;
     options.total_steps = flags.steps;
-    options.fingerprint = fingerprint.c_str();
-    Check(locum_join(&options, &job_));
+    options.fingerprint = fingerprint;
+    job_ = std::make_shared<locum::Job>(options);
   }
 
-  std::string Address() const override { return locum_address(job_); }
-  uint64_t Seed() const override { return locum_seed(job_); }
+  std::string Address() const override { return job_->Address(); }
+  uint64_t Seed() const override { return job_->Seed(); }
 
-  void Register(const std::string& name, void* data, uint64_t bytes) override {
-    Check(locum_register_memory(job_, name.c_str(), data, bytes, nullptr));
-  }
-  void OnAbort(std::function<void()> abort) override {
-    abort_ = std::move(abort);
-    Check(locum_set_abort(
-        job_, [](void* self) { static_cast<LocumSession*>(self)->abort_(); }, this));
-  }
+  void Register(const std::string& name, void* data, uint64_t bytes) override { job_->Register(name, data, bytes); }
+  void OnAbort(std::function<void()> abort) override { job_->SetAbort(std::move(abort)); }
 
   std::optional<Step> NextStep() override {
-    locum_step step{};
-    step.struct_size = sizeof(step);
-    if (Check(locum_next_step(job_, &step)) == 0) return std::nullopt;
-    return Step{step.step,           step.generation, step.rank,          step.world_size,
-                step.regrouped != 0, step.seed,       step.data_position};
+    step_ = job_->NextStep();
+    if (!step_) return std::nullopt;
+    return Step{step_.step,      step_.generation, step_.rank,         step_.world_size,
+                step_.regrouped, step_.seed,       step_.data_position};
   }
-  void Connected() override { Check(locum_connected(job_)); }
-  void ReportLoss(double loss) override { Check(locum_report_loss(job_, loss)); }
-  void EnterCollective() override { Check(locum_enter_collective(job_)); }
-  void Broken(const std::string& why) override { Check(locum_broken(job_, why.c_str())); }
+  void Connected() override { job_->Connected(); }
+  void ReportLoss(double loss) override { job_->ReportLoss(loss); }
+  void EnterCollective() override { job_->EnterCollective(); }
+  void Broken(const std::string& why) override { job_->Broken(why); }
+  bool Commit(const std::function<void()>& update) override { return job_->Commit(step_, update); }
+  bool Finish() override { return job_->Finish(); }
+  bool IsRankZero() const override { return job_->Rank() == 0u; }
 
-  bool Commit(const std::function<void()>& update) override {
-    const int status = locum_begin_update(job_);
-    if (status == LOCUM_E_RECOVERY) return false;
-    Check(status);
-    update();
-    Check(locum_end_update(job_));
-    return true;
-  }
-  void Finish() override { Check(locum_finish(job_)); }
-
-  std::shared_ptr<gloo::rendezvous::Store> Store(const Step&) override { return std::make_shared<LocumStore>(job_); }
+  std::shared_ptr<gloo::rendezvous::Store> Store() override { return std::make_shared<LocumStore>(job_); }
 
  private:
-  locum_job* job_ = nullptr;
-  std::function<void()> abort_;
+  std::shared_ptr<locum::Job> job_;
+  locum::TrainStep step_;
 };
 
 }  // namespace

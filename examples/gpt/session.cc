@@ -33,7 +33,8 @@ class AloneSession final : public Session {
     step.world = flags_.world;
     step.regrouped = held_ == 0;
     step.data_position = held_ * flags_.world + flags_.rank;
-    step.seed = Mix(step.data_position);
+    // What the worker library gives for a job of seed 0, so that a job under Locum and one without end in the same bits.
+    step.seed = Mix64(Mix64(Mix(Seed()) ^ step.step) + kGolden * (step.rank + 1ull));
     return step;
   }
 
@@ -48,9 +49,10 @@ class AloneSession final : public Session {
     return true;
   }
 
-  void Finish() override {}
+  bool Finish() override { return true; }
+  bool IsRankZero() const override { return flags_.rank == 0; }
 
-  std::shared_ptr<gloo::rendezvous::Store> Store(const Step&) override {
+  std::shared_ptr<gloo::rendezvous::Store> Store() override {
     return std::make_shared<gloo::rendezvous::FileStore>(flags_.rendezvous);
   }
 

@@ -44,10 +44,13 @@ class Session {
   virtual void Broken(const std::string& why) = 0;
   // Runs `update`, unless a recovery has frozen the state. Returns whether it ran.
   virtual bool Commit(const std::function<void()>& update) = 0;
-  virtual void Finish() = 0;
+  // True: the end is on record, effects outside the job may follow. False: a recovery took the last step back, go on.
+  virtual bool Finish() = 0;
+  // Whether this process holds rank 0, as of the last NextStep.
+  virtual bool IsRankZero() const = 0;
 
-  // A store without keys of earlier groups, in which this generation's group is built.
-  virtual std::shared_ptr<gloo::rendezvous::Store> Store(const Step& step) = 0;
+  // A store without keys of earlier groups, in which this generation's group is built. May outlive the session.
+  virtual std::shared_ptr<gloo::rendezvous::Store> Store() = 0;
 };
 
 // `fingerprint`: "key=value" lines of all that must be equal on all ranks for equal bits. Throws std::exception.

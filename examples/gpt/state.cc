@@ -76,7 +76,7 @@ double Norm(const float* values, size_t count) {
 }
 
 double CosineRate(double peak, uint64_t step, uint64_t steps) {
-  const uint64_t rise = std::min<uint64_t>(100, steps / 10 + 1);
+  const uint64_t rise = std::min<uint64_t>(100, steps / 5 + 1);
   if (step < rise) return peak * static_cast<double>(step + 1) / static_cast<double>(rise);
   const double way = static_cast<double>(step - rise) / static_cast<double>(std::max<uint64_t>(steps - rise, 1));
   constexpr double kPi = 3.14159265358979323846;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "data.h"
@@ -76,6 +77,11 @@ TEST(ParameterList, IsDenseAndPresetsHaveTheirSizes) {
   for (const Parameter& parameter : ParameterList(kMinute)) {
     EXPECT_EQ(parameter.offset, next);
     next += parameter.count;
+  }
+  for (const auto& [name, millions] :
+       std::map<std::string, double>{{"tiny", 1}, {"small", 10}, {"medium", 30}, {"large", 100}}) {
+    const std::vector<Parameter> list = ParameterList(*FindPreset(name));
+    EXPECT_NEAR(static_cast<double>(list.back().offset) / 1e6, millions, 0.15 * millions) << name;
   }
 }
 

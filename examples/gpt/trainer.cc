@@ -55,6 +55,8 @@ class Trainer {
   // step from a fixed state, which differs where processors or libraries calculate differently.
   std::string Fingerprint();
 
+  // False with the reason in `why`: a collective broke.
+  bool TrainStep(const Step& step, std::string* why);
   // Forward and backward. Leaves the gradients and, behind them, the loss in the bucket.
   double ComputeGradients(const Step& step);
   bool Connect(const Step& step, std::string* why);
@@ -70,9 +72,8 @@ class Trainer {
   Model model_;
   // All gradients and the loss, in the layout of the parameters; what is reduced. Shared with a running collective.
   std::shared_ptr<float> bucket_;
-  std::unique_ptr<Session> session_;
   std::unique_ptr<Group> group_;
-  uint32_t rank_ = 0;
+  std::unique_ptr<Session> session_;  // goes before the group, which its threads may abort
 };
 
 Trainer::Trainer(const Flags& flags)
@@ -121,8 +122,8 @@ double Trainer::ComputeGradients(const Step& step) {
 
 bool Trainer::Connect(const Step& step, std::string* why) {
   if (step.world == 1) return true;
-  return group_->Connect(session_->Store(step), static_cast<int>(step.rank), static_cast<int>(step.world),
-                         step.generation, step.step, why);
+  return group_->Connect(session_->Store(), static_cast<int>(step.rank), static_cast<int>(step.world), step.generation,
+                         step.step, why);
 }
 
 void Trainer::TakeFreeBucket() {
@@ -156,29 +157,33 @@ void Trainer::Run() {
               flags_.preset->name, static_cast<double>(state_.count()) * 1e-6,
               static_cast<double>(state_.buffer_bytes()) * 3e-6, flags_.batch, flags_.preset->context);
   std::fflush(stdout);
-  while (const std::optional<Step> step = session_->NextStep()) {
-    rank_ = step->rank;
-    std::string why;
-    if (step->regrouped) {
-      if (!Connect(*step, &why)) {
-        session_->Broken("connect: " + why);
-        group_->Rearm();
-        continue;
-      }
-      session_->Connected();
+  do {
+    while (const std::optional<Step> step = session_->NextStep()) {
+      std::string why;
+      if (!TrainStep(*step, &why)) session_->Broken(why);
+      group_->Rearm();
     }
-    TakeFreeBucket();
-    session_->ReportLoss(ComputeGradients(*step));
-    session_->EnterCollective();
-    if (step->world > 1 && !group_->AllReduceSum(bucket_, state_.count() + 1, &why)) {
-      session_->Broken("all-reduce: " + why);
-    } else {
-      Update(*step);
+  } while (!session_->Finish());
+  if (session_->IsRankZero()) Report();
+}
+
+bool Trainer::TrainStep(const Step& step, std::string* why) {
+  if (step.regrouped) {
+    if (!Connect(step, why)) {
+      *why = "connect: " + *why;
+      return false;
     }
-    group_->Rearm();
+    session_->Connected();
   }
-  session_->Finish();
-  if (rank_ == 0) Report();
+  TakeFreeBucket();
+  session_->ReportLoss(ComputeGradients(step));
+  session_->EnterCollective();
+  if (step.world > 1 && !group_->AllReduceSum(bucket_, state_.count() + 1, why)) {
+    *why = "all-reduce: " + *why;
+    return false;
+  }
+  Update(step);
+  return true;
 }
 
 void Trainer::Report() {

@@ -28,6 +28,7 @@ constexpr auto kAddressDeadline = std::chrono::seconds(30);
 constexpr auto kCoordinatorDeadline = std::chrono::seconds(1);  // from SIGTERM to SIGKILL
 constexpr auto kBeyondGrace = std::chrono::milliseconds(700);   // for keepers, on top of the workers' grace
 constexpr auto kLeaveDeadline = std::chrono::seconds(5);        // on top of the grace, after the job's end
+constexpr auto kHurryDeadline = std::chrono::seconds(2);  // for keepers that were told twice
 constexpr auto kKillDeadline = std::chrono::seconds(5);
 constexpr auto kProven = std::chrono::seconds(60);              // a node that lived so long starts with the first delay
 constexpr uint32_t kMaxCoordinatorRestarts = 5;
@@ -129,10 +130,12 @@ void LocalRun::AwaitAddress() {
 
 void LocalRun::OnSignal(int signal) {
   int status = 128 + signal;
-  if (phase_ == Phase::kStopping || phase_ == Phase::kStoppingNodes || phase_ == Phase::kKilling) {
+  if (phase_ == Phase::kHurrying || phase_ == Phase::kKilling) return;
+  if (phase_ == Phase::kStopping || phase_ == Phase::kStoppingNodes) {
     status_ = status;
-    children_.KillAll();
-    EnterPhase(Phase::kKilling, kKillDeadline);
+    if (coordinator_ != 0) ::kill(coordinator_, SIGKILL);
+    for (Node& node : nodes_) node.start_at = Clock::time_point::max();
+    EnterPhase(Phase::kHurrying, kHurryDeadline);
     return;
   }
   display_.Message(std::string(signal == SIGINT ? "interrupted" : "told to end") +
@@ -245,9 +248,23 @@ void LocalRun::Advance() {
         EnterPhase(Phase::kKilling, kKillDeadline);
       }
       break;
+    case Phase::kHurrying:
+      // A keeper that is told twice kills its workers at once, and still takes its socket with it.
+      for (const Node& node : nodes_) {
+        if (node.pid != 0) ::kill(node.pid, SIGTERM);
+      }
+      if (children_.None()) {
+        phase_ = Phase::kOver;
+      } else if (late) {
+        children_.KillAll();
+        EnterPhase(Phase::kKilling, kKillDeadline);
+      }
+      break;
     case Phase::kKilling:
       children_.KillAll();  // also what was adopted since
-      if (children_.None() || late) phase_ = Phase::kOver;
+      if (!children_.None() && !late) break;
+      for (const Node& node : nodes_) ::unlink((node.dir + "/keeper.sock").c_str());
+      phase_ = Phase::kOver;
       break;
     case Phase::kOver: break;
   }

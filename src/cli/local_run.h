@@ -34,6 +34,7 @@ class LocalRun {
     kLeaving,        // the job has ended; the nodes end by the coordinator's order
     kStopping,       // SIGTERM was sent to the coordinator
     kStoppingNodes,  // the coordinator is gone; SIGTERM was sent to the keepers
+    kHurrying,       // keepers are told to kill their workers at once
     kKilling,        // SIGKILL was sent to everything
     kOver,
   };

@@ -57,6 +57,7 @@ class WorkerJob {
   Status Prepare(const JoinParameters& parameters);
   Status MakeStepLog();
   Status BecomeReady();
+  void DescribeStep(locum_step* step) const;
   void StartStep(locum_step* step);
   void SetPosition(Position position, int64_t now_ns);
   void Housekeeping();

@@ -49,6 +49,7 @@ Result<int> WorkerJob::NextStep(locum_step* step) {
     }
     if (turn->kind == Turn::kLast) {
       at_end_ = true;
+      DescribeStep(step);
       return 0;
     }
   }
@@ -57,18 +58,26 @@ Result<int> WorkerJob::NextStep(locum_step* step) {
   return 1;
 }
 
+void WorkerJob::DescribeStep(locum_step* step) const {
+  const size_t size = step->struct_size;
+  *step = locum_step{};
+  step->struct_size = size;
+  step->step = step_.value;
+  step->rank = kNoRank.value;
+  if (!run_) return;
+  step->generation = run_->generation.value;
+  step->rank = run_->rank.value;
+  step->world_size = run_->world;
+  step->seed = StepSeed(joined_.welcome.seed, step_, run_->rank);
+  step->data_position = step_.value * run_->world + run_->rank.value;
+}
+
 void WorkerJob::StartStep(locum_step* step) {
   at_end_ = false;
   in_step_ = true;
   const int64_t now = MonotonicNow().ns;
   SetPosition(Position::kComputing, now);
-  step->step = step_.value;
-  step->generation = run_->generation.value;
-  step->rank = run_->rank.value;
-  step->world_size = run_->world;
-  step->reserved = 0;
-  step->seed = StepSeed(joined_.welcome.seed, step_, run_->rank);
-  step->data_position = step_.value * run_->world + run_->rank.value;
+  DescribeStep(step);
   if (step_log_->WantsGrowth() && now >= grow_not_before_ns_.load(std::memory_order_relaxed) &&
       !grow_step_log_.exchange(true, std::memory_order_acq_rel)) {
     const uint64_t one = 1;

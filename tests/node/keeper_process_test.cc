@@ -216,7 +216,7 @@ TEST_F(KeeperProcess, AgentThatAlwaysDies_IsStartedAgainWithPauses) {
 }
 
 TEST_F(KeeperProcess, WorkersInheritNothingOfTheKeeper) {
-  StartNode({"/bin/sh", "-c", "for fd in /proc/$$/fd/*; do readlink $fd; done; cat /proc/$$/status; exec " +
+  StartNode({"/bin/sh", "-c", "for fd in /proc/$$/fd/*; do readlink $fd; done; cat /proc/self/status; exec " +
                                   WorkerProgram() + " join serve"});
   Order({RunSlot(0)});
   ASSERT_TRUE(AwaitWorker(0, Ready));

@@ -4,17 +4,6 @@
 
 namespace locum {
 
-bool EqualTokens(std::string_view a, std::string_view b) {
-  size_t n = a.size() > b.size() ? a.size() : b.size();
-  unsigned difference = a.size() == b.size() ? 0 : 1;
-  for (size_t i = 0; i < n; ++i) {
-    unsigned char x = i < a.size() ? static_cast<unsigned char>(a[i]) : 0;
-    unsigned char y = i < b.size() ? static_cast<unsigned char>(b[i]) : 0;
-    difference |= static_cast<unsigned>(x ^ y);
-  }
-  return difference == 0;
-}
-
 void QuietGrpc() { ::setenv("GRPC_VERBOSITY", "NONE", 0); }
 
 std::shared_ptr<::grpc::Channel> MakeChannel(const std::string& address) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/token.h"
 #include "base/status.h"
 
 namespace locum {
@@ -14,8 +15,6 @@ namespace locum {
 inline constexpr const char* kTokenMetadata = "locum-token";
 inline constexpr int kMaxMessageBytes = 32 << 20;  // a Ready of kMaxShards shards, and room
 
-// Takes time that depends on the lengths only.
-bool EqualTokens(std::string_view a, std::string_view b);
 
 // Sets what gRPC reads from the environment: it prints nothing by itself unless the user asked for it. Call it before
 // the first use of gRPC, while there is one thread.

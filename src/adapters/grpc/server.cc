@@ -48,7 +48,7 @@ struct GrpcServer::Impl final : public wire::Control::CallbackService {
   ::grpc::Status Admit(::grpc::CallbackServerContext* context) {
     const auto& metadata = context->client_metadata();
     auto token = metadata.find(kTokenMetadata);
-    if (token == metadata.end() || !EqualTokens({token->second.data(), token->second.size()}, options.token)) {
+    if (token == metadata.end() || !SameToken({token->second.data(), token->second.size()}, options.token)) {
       return {::grpc::StatusCode::UNAUTHENTICATED, "wrong token"};
     }
     std::lock_guard lock(mutex);

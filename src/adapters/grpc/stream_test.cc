@@ -316,11 +316,11 @@ TEST_F(Stream, OrderAndAnswer_TakeMicroseconds) {
 }
 
 TEST(Token, Comparison_IsExact) {
-  EXPECT_TRUE(EqualTokens("abc", "abc"));
-  EXPECT_FALSE(EqualTokens("abc", "abd"));
-  EXPECT_FALSE(EqualTokens("abc", "abcd"));
-  EXPECT_FALSE(EqualTokens("abc", ""));
-  EXPECT_FALSE(EqualTokens(std::string_view("abc\0", 4), "abc"));
+  EXPECT_TRUE(SameToken("abc", "abc"));
+  EXPECT_FALSE(SameToken("abc", "abd"));
+  EXPECT_FALSE(SameToken("abc", "abcd"));
+  EXPECT_FALSE(SameToken("abc", ""));
+  EXPECT_FALSE(SameToken(std::string_view("abc\0", 4), "abc"));
 }
 
 }  // namespace
