@@ -12,6 +12,7 @@
 #include <cmath>
 
 #include "adapters/eventlog/event_log.h"
+#include "adapters/sqlite/store.h"
 #include "cli/event_text.h"
 #include "cli/exit_codes.h"
 #include "cli/files.h"
@@ -21,6 +22,7 @@
 namespace locum {
 namespace {
 
+constexpr const char* kKeeperSocket = "keeper.sock";
 constexpr int kTurnMs = 40;
 constexpr auto kAddressDeadline = std::chrono::seconds(30);
 constexpr auto kCoordinatorDeadline = std::chrono::seconds(1);  // from SIGTERM to SIGKILL
@@ -82,7 +84,7 @@ int LocalRun::Main() {
     Show();
   }
   ShowEnd();
-  ::unlink((dir_ + "/" + kCoordinatorFile).c_str());
+  Clean();
   return status_;
 }
 
@@ -329,6 +331,15 @@ void LocalRun::ShowEnd() {
   }
   output_.Pump();
   display_.Clear();
+}
+
+// What processes leave that had to be killed. By now none of them is left.
+void LocalRun::Clean() {
+  for (const char* file : {kCoordinatorFile, kStatusFile, kTokenFile}) ::unlink((dir_ + "/" + file + ".tmp").c_str());
+  ::unlink((dir_ + "/" + kCoordinatorFile).c_str());
+  for (const Node& node : nodes_) ::unlink((node.dir + "/" + kKeeperSocket).c_str());
+  // Opened and closed, the store puts its write-ahead log back into itself.
+  if (::access((dir_ + "/" + kStoreFile + "-wal").c_str(), F_OK) == 0) Status ignored = Store::OpenToRead(dir_).status();
 }
 
 void LocalRun::Tail(const std::string& path, const std::string& what) {

@@ -60,6 +60,7 @@ class LocalRun {
   void ShowEvents();
   void ShowView(const ClusterView& view);
   void ShowEnd();
+  void Clean();
   bool AnyNode() const;
   void Tail(const std::string& path, const std::string& what);
 
