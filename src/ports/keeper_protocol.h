@@ -12,6 +12,7 @@
 
 #include "base/cluster.h"
 #include "base/status.h"
+#include "base/supervision.h"
 #include "ports/worker_protocol.h"
 
 namespace locum {
@@ -24,6 +25,7 @@ enum class KeeperMessage : uint8_t {
   kStop = 2,      // SIGTERM, grace, SIGKILL; then everything below it
   kForget = 3,    // drop the record of an ended worker
   kShutdown = 4,  // stop all workers with the given grace, then the agent, then the keeper
+  kRemember = 5,  // give these notes to the next agent
   // keeper to agent
   kHello = 16,
   kWorker = 17,   // WorkerRecord; with the connection and the page as descriptors while `joined`
@@ -34,37 +36,15 @@ struct StartWorker {
   Incarnation worker;
   std::vector<std::string> command;
   std::string log;          // created or appended to; both outputs of the worker
+  Duration grace{};         // between SIGTERM and SIGKILL where the keeper stops it by itself
   WorkerWelcome welcome;
-};
-
-struct StopWorker {
-  Incarnation worker;
-  Duration grace{};  // 0: SIGKILL at once
-};
-
-struct KeeperHello {
-  Incarnation keeper;
-  int32_t keeper_pid = 0;
-  uint32_t agent_starts = 0;  // 1 for the first agent
-  std::vector<Incarnation> workers;  // a kWorker message follows for each
-};
-
-struct WorkerRecord {
-  Slot slot;
-  Incarnation worker;
-  int32_t pid = 0;         // the process that was started; the one that joined once `joined`
-  bool joined = false;     // this packet carries two descriptors: the connection, the page
-  bool stopping = false;
-  bool ended = false;
-  WorkerExit exit;         // when ended
-  std::string log;
-  std::string step_log;
 };
 
 std::string EncodeStart(const StartWorker&);
 std::string EncodeStop(const StopWorker&);
 std::string EncodeForget(Incarnation worker);
-std::string EncodeShutdown(Duration grace);
+std::string EncodeShutdown(const ShutdownNode&);
+std::string EncodeRemember(const std::string& notes);
 std::string EncodeKeeperHello(const KeeperHello&);
 std::string EncodeWorker(const WorkerRecord&);
 
@@ -72,7 +52,8 @@ Result<KeeperMessage> KeeperTypeOf(std::string_view packet);
 Result<StartWorker> DecodeStart(std::string_view packet);
 Result<StopWorker> DecodeStop(std::string_view packet);
 Result<Incarnation> DecodeForget(std::string_view packet);
-Result<Duration> DecodeShutdown(std::string_view packet);
+Result<ShutdownNode> DecodeShutdown(std::string_view packet);
+Result<std::string> DecodeRemember(std::string_view packet);
 Result<KeeperHello> DecodeKeeperHello(std::string_view packet);
 Result<WorkerRecord> DecodeWorker(std::string_view packet);
 

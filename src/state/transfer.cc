@@ -168,11 +168,4 @@ Result<StoreReply> DecodeStoreReply(std::string_view bytes) {
   return StoreReply{static_cast<StoreCode>(code), value};
 }
 
-bool SameToken(std::string_view a, std::string_view b) {
-  if (a.size() != b.size()) return false;
-  unsigned char differ = 0;
-  for (size_t i = 0; i < a.size(); ++i) differ = static_cast<unsigned char>(differ | (a[i] ^ b[i]));
-  return differ == 0;
-}
-
 }  // namespace locum

@@ -21,6 +21,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/token.h"
 #include "base/ids.h"
 #include "base/status.h"
 
@@ -110,7 +111,5 @@ Result<StoreRequest> DecodeStoreRequest(std::string_view bytes);
 std::string EncodeStoreReply(const StoreReply& reply);
 Result<StoreReply> DecodeStoreReply(std::string_view bytes);
 
-// Takes a time that does not depend on where the two differ.
-bool SameToken(std::string_view a, std::string_view b);
 
 }  // namespace locum

@@ -1,0 +1,549 @@
+#include "node/node_core.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace locum::node {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// Plays keeper, workers and coordinator to one agent; what a step led to is in `actions`.
+class NodeScript : public testing::Test {
+ protected:
+  void Do(const Event& event) {
+    actions = core.Step(event, now);
+    bool draw = false;
+    for (const Action& action : actions) {
+      if (const auto* wake = std::get_if<WakeAt>(&action)) wake_at = wake->when;
+      if (const auto* report = std::get_if<SendReport>(&action)) last = report->report;
+      if (std::holds_alternative<Draw>(action)) draw = true;
+    }
+    if (!draw) return;
+    Drawn drawn;
+    for (int i = 0; i < 8; ++i) drawn.fresh.push_back(Incarnation(next_random++));
+    std::vector<Action> before = std::move(actions);
+    Do(drawn);
+    actions.insert(actions.begin(), before.begin(), before.end());
+  }
+  void Pass(Duration d) {
+    now = now + d;
+    Do(Tick{});
+  }
+  template <class A>
+  int Count() const {
+    return static_cast<int>(
+        std::count_if(actions.begin(), actions.end(), [](const Action& a) { return std::holds_alternative<A>(a); }));
+  }
+  template <class A>
+  const A& Get() const {
+    static const A nothing{};
+    for (const Action& action : actions) {
+      if (const A* found = std::get_if<A>(&action)) return *found;
+    }
+    ADD_FAILURE() << "no such action";
+    return nothing;
+  }
+
+  Welcome MakeWelcome() const {
+    Welcome welcome;
+    welcome.term = Term(3);
+    welcome.job = "job";
+    welcome.cluster = Incarnation(99);
+    welcome.command = {"trainer"};
+    welcome.grace = seconds(5);
+    welcome.heartbeat = milliseconds(100);
+    welcome.freeze_deadline = seconds(5);
+    welcome.collective_deadline = seconds(10);
+    welcome.park_deadline = seconds(120);
+    return welcome;
+  }
+  void Hello(std::vector<Incarnation> workers = {}, Notes notes = {}) {
+    KeeperHello hello;
+    hello.keeper = Incarnation(7);
+    hello.keeper_pid = 42;
+    hello.agent_starts = 1;
+    hello.workers = std::move(workers);
+    Do(KeeperThere{hello, notes});
+  }
+  void Up() {
+    Hello();
+    Do(CoordinatorUp{MakeWelcome()});
+  }
+  void Order(std::vector<WorkerOrder> workers) {
+    NodeOrder order;
+    order.term = Term(3);
+    order.sequence = ++sequence;
+    order.workers = std::move(workers);
+    Do(Ordered{order});
+  }
+  static WorkerRecord Record(Incarnation id, bool joined) {
+    WorkerRecord record;
+    record.slot = Slot(0);
+    record.worker = id;
+    record.pid = 500;
+    record.joined = joined;
+    record.log = "/dir/worker.log";
+    return record;
+  }
+  void EndOf(Incarnation id) {
+    WorkerRecord record = Record(id, false);
+    record.ended = true;
+    record.exit.what = "exit status 3";
+    record.exit.status = 3;
+    Do(WorkerSeen{record});
+  }
+  // A worker in slot 0 that has joined and registered.
+  Incarnation ReadyWorker() {
+    Up();
+    Order({WorkerOrder{}});
+    Incarnation id = Get<StartWorker>().worker;
+    Do(WorkerSeen{Record(id, false)});
+    Do(WorkerSeen{Record(id, true)});
+    Do(WorkerIsReady{id, JoinInfo{}});
+    Do(WorkerSaid{id, WorkerState{}});
+    return id;
+  }
+  static WorkerOrder To(Incarnation id, Mode mode, uint64_t generation) {
+    WorkerOrder order;
+    order.worker = id;
+    order.mode = mode;
+    order.generation = Generation(generation);
+    return order;
+  }
+  void Page(Incarnation id, Word word, Position position) {
+    PageReading page;
+    page.worker = id;
+    page.word = word;
+    page.position = position;
+    Do(PagesRead{{page}});
+  }
+  void Answer(Incarnation id, uint64_t frozen, uint64_t parked) {
+    WorkerState state;
+    state.frozen = Generation(frozen);
+    state.parked = Generation(parked);
+    Do(WorkerSaid{id, state});
+  }
+
+  Time now{1'000'000'000'000};
+  Time wake_at = kNever;
+  uint64_t next_random = 1000;
+  uint64_t sequence = 0;
+  NodeCore core{Identity{"node-a", "10.0.0.1", "/dir", Incarnation(8), 43}};
+  std::vector<Action> actions;
+  NodeReport last;
+};
+
+constexpr Word kRunning{Generation(1), locum::Step(9), WordState::kOpen};
+
+// ---- Getting to know each other ----------------------------------------------------------------------------
+
+TEST_F(NodeScript, Hello_IntroducesTheNode) {
+  Hello();
+  const NodeHello& hello = Get<Introduce>().hello;
+  EXPECT_EQ(hello.name, "node-a");
+  EXPECT_EQ(hello.job, "");
+  EXPECT_EQ(hello.keeper, Incarnation(7));
+  EXPECT_EQ(hello.agent, Incarnation(8));
+  EXPECT_EQ(hello.protocol, kProtocolVersion);
+}
+
+TEST_F(NodeScript, WorkersHeldByTheKeeper_AreKnownBeforeACoordinatorIsHeard) {
+  Notes notes;
+  notes.term = Term(3);
+  notes.job = "job";
+  notes.cluster = Incarnation(99);
+  notes.logs = {{Incarnation(5), 4096, Rank(2)}};
+  Hello({Incarnation(5)}, notes);
+  EXPECT_EQ(Count<Introduce>(), 0);
+  Do(WorkerSeen{Record(Incarnation(5), true)});
+  EXPECT_EQ(Count<AskAgain>(), 1);
+  EXPECT_EQ(Get<Introduce>().hello.term, Term(3));
+  EXPECT_EQ(Get<Introduce>().hello.job, "job");
+  Do(CoordinatorUp{MakeWelcome()});
+  Order({WorkerOrder{}});
+  EXPECT_EQ(Count<StartWorker>(), 0);
+  ASSERT_EQ(last.workers.size(), 1u);
+  EXPECT_EQ(last.workers[0].log_offset, 4096u);
+  WorkerOrder run = To(Incarnation(5), Mode::kRun, 1);
+  run.rank = Rank(2);
+  Order({run});
+  EXPECT_EQ(Get<Relay>().measure, "");  // the same rank goes on
+}
+
+TEST_F(NodeScript, CoordinatorUp_IsRememberedForTheNextAgent) {
+  Up();
+  EXPECT_EQ(Get<Remember>().notes.term, Term(3));
+  EXPECT_EQ(Get<Remember>().notes.cluster, Incarnation(99));
+  EXPECT_EQ(Get<Introduce>().hello.job, "job");
+  EXPECT_EQ(Count<SendReport>(), 1);
+}
+
+TEST_F(NodeScript, CoordinatorUpAgain_HearsReadyAndReportAnew) {
+  ReadyWorker();
+  Do(CoordinatorLost{"cut"});
+  Pass(seconds(60));
+  EXPECT_EQ(Count<SendReport>(), 0);
+  Do(CoordinatorUp{MakeWelcome()});
+  EXPECT_EQ(Count<SendReady>(), 1);
+  EXPECT_EQ(Count<SendReport>(), 1);
+}
+
+TEST_F(NodeScript, LowerTerm_IsNotObeyed) {
+  ReadyWorker();
+  Welcome old = MakeWelcome();
+  old.term = Term(2);
+  Do(CoordinatorUp{old});
+  NodeOrder order;
+  order.term = Term(2);
+  order.sequence = 100;
+  order.shutdown = true;
+  Do(Ordered{order});
+  EXPECT_EQ(Count<EndNode>(), 0);
+  EXPECT_EQ(Count<SendReport>(), 0);
+}
+
+TEST_F(NodeScript, StrangersCluster_IsNotObeyedWhileWorkersLive) {
+  ReadyWorker();
+  Welcome stranger = MakeWelcome();
+  stranger.cluster = Incarnation(1);
+  stranger.term = Term(50);
+  Do(CoordinatorUp{stranger});
+  Order({WorkerOrder{.run = false}});
+  EXPECT_EQ(Count<EndWorker>(), 0);
+}
+
+TEST_F(NodeScript, LateOrder_ChangesNothing) {
+  ReadyWorker();
+  sequence = 10;
+  Order({WorkerOrder{}});
+  sequence = 4;
+  Order({WorkerOrder{.run = false}});
+  EXPECT_EQ(Count<EndWorker>(), 0);
+}
+
+// ---- Starting and ending ---------------------------------------------------------------------------------------
+
+TEST_F(NodeScript, EmptySlotThatShouldRun_GetsAWorkerOnce) {
+  Up();
+  Order({WorkerOrder{}});
+  const StartWorker& start = Get<StartWorker>();
+  EXPECT_EQ(start.command, std::vector<std::string>{"trainer"});
+  EXPECT_EQ(start.job, "job");
+  EXPECT_EQ(start.log, "/dir/worker-0-" + ToHex(start.worker.value).substr(0, 8) + ".log");
+  EXPECT_EQ(start.grace, Duration(seconds(5)));
+  ASSERT_EQ(last.workers.size(), 1u);
+  EXPECT_EQ(last.workers[0].life, WorkerLife::kStarting);
+  Order({WorkerOrder{}});
+  EXPECT_EQ(Count<StartWorker>(), 0);
+}
+
+TEST_F(NodeScript, WorkerThatEndedByItself_StaysOnRecordUntilRetired) {
+  Incarnation id = ReadyWorker();
+  EndOf(id);
+  ASSERT_EQ(last.workers.size(), 1u);
+  EXPECT_EQ(last.workers[0].life, WorkerLife::kExited);
+  EXPECT_EQ(last.workers[0].exit->what, "exit status 3");
+  Order({WorkerOrder{}});
+  EXPECT_EQ(Count<StartWorker>(), 0);
+  WorkerOrder retire;
+  retire.retire = id;
+  Order({retire});
+  EXPECT_EQ(Get<Forget>().worker, id);
+  EXPECT_EQ(Count<StartWorker>(), 1);
+  EXPECT_NE(Get<StartWorker>().worker, id);
+}
+
+TEST_F(NodeScript, RetiredAndNotToRun_SlotStaysEmpty) {
+  Incarnation id = ReadyWorker();
+  EndOf(id);
+  Order({WorkerOrder{.retire = id, .run = false}});
+  EXPECT_EQ(Count<Forget>(), 1);
+  EXPECT_EQ(Count<StartWorker>(), 0);
+  EXPECT_TRUE(last.workers.empty());
+}
+
+TEST_F(NodeScript, RetiredWhileAlive_IsEndedFirstThenReplaced) {
+  Incarnation id = ReadyWorker();
+  Order({WorkerOrder{.retire = id}});
+  EXPECT_EQ(Get<EndWorker>().stop.worker, id);
+  EXPECT_EQ(Get<EndWorker>().stop.grace, Duration(seconds(5)));
+  EXPECT_EQ(Count<StartWorker>(), 0);
+  Order({WorkerOrder{.retire = id}});
+  EXPECT_EQ(Count<EndWorker>(), 0);
+  EndOf(id);
+  EXPECT_EQ(Count<Forget>(), 1);
+  EXPECT_EQ(Count<StartWorker>(), 1);
+  Incarnation next = Get<StartWorker>().worker;
+  Do(WorkerSeen{Record(next, false)});
+  Order({WorkerOrder{.retire = id}});  // still says so; the new one is another
+  EXPECT_EQ(Count<EndWorker>(), 0);
+}
+
+TEST_F(NodeScript, EndedByThisNode_SaysWhy) {
+  Incarnation id = ReadyWorker();
+  Order({WorkerOrder{.run = false}});
+  EndOf(id);
+  EXPECT_EQ(last.workers[0].exit->what, "exit status 3 (not wanted by the coordinator)");
+}
+
+TEST_F(NodeScript, WorkerThatLeaves_HasTimeToEndByItself) {
+  Incarnation id = ReadyWorker();
+  Do(WorkerLeft{id, "closed"});
+  EXPECT_EQ(Count<EndWorker>(), 0);
+  Pass(milliseconds(999));
+  EXPECT_EQ(Count<EndWorker>(), 0);
+  Pass(milliseconds(1));
+  EXPECT_EQ(Get<EndWorker>().stop.worker, id);
+}
+
+TEST_F(NodeScript, WorkerThatLeavesAndEnds_SpeaksForItself) {
+  Incarnation id = ReadyWorker();
+  Do(WorkerLeft{id, "closed"});
+  EndOf(id);
+  EXPECT_EQ(last.workers[0].exit->what, "exit status 3");
+}
+
+TEST_F(NodeScript, WorkerThatIsDone_MayLeave) {
+  Incarnation id = ReadyWorker();
+  WorkerState done;
+  done.done = true;
+  Do(WorkerSaid{id, done});
+  Do(WorkerLeft{id, "closed"});
+  Pass(seconds(60));
+  EXPECT_EQ(Count<EndWorker>(), 0);
+}
+
+TEST_F(NodeScript, RefusedWorker_IsToldAndEndedAfterTheGrace) {
+  Incarnation id = ReadyWorker();
+  WorkerOrder order = To(id, Mode::kIdle, 0);
+  order.refuse = "layout";
+  Order({order});
+  EXPECT_EQ(Get<Relay>().order.refuse, "layout");
+  Pass(seconds(5));
+  EXPECT_EQ(Get<EndWorker>().stop.worker, id);
+}
+
+TEST_F(NodeScript, Shutdown_IsTheKeepersToDo) {
+  ReadyWorker();
+  NodeOrder order;
+  order.term = Term(3);
+  order.sequence = 50;
+  order.shutdown = true;
+  Do(Ordered{order});
+  EXPECT_EQ(Get<EndNode>().shutdown.status, 0);
+  EXPECT_EQ(Get<EndNode>().shutdown.grace, Duration(seconds(5)));
+  Order({WorkerOrder{}});
+  EXPECT_EQ(Count<StartWorker>(), 0);
+}
+
+TEST_F(NodeScript, RefusedNode_EndsWithTheReason) {
+  Hello();
+  Do(CoordinatorRefused{"wrong token"});
+  EXPECT_EQ(Get<EndNode>().shutdown.status, 1);
+  EXPECT_THAT(Get<EndNode>().shutdown.reason, testing::HasSubstr("wrong token"));
+}
+
+// ---- Orders ----------------------------------------------------------------------------------------------------
+
+TEST_F(NodeScript, Order_IsRelayedWhenItChanges) {
+  Incarnation id = ReadyWorker();
+  Order({To(id, Mode::kFreeze, 1)});
+  EXPECT_EQ(Get<Relay>().order.mode, Mode::kFreeze);
+  Order({To(id, Mode::kFreeze, 1)});
+  EXPECT_EQ(Count<Relay>(), 0);
+  Order({To(Incarnation(4711), Mode::kFreeze, 2)});  // meant for another one
+  EXPECT_EQ(Count<Relay>(), 0);
+  Order({To(id, Mode::kRecover, 1)});
+  EXPECT_EQ(Count<Relay>(), 1);
+  Order({To(id, Mode::kFreeze, 0)});  // a lower generation
+  EXPECT_EQ(Count<Relay>(), 0);
+}
+
+TEST_F(NodeScript, OrderBeforeTheJoin_IsRelayedAtTheJoin) {
+  Up();
+  Order({WorkerOrder{}});
+  Incarnation id = Get<StartWorker>().worker;
+  Order({To(id, Mode::kIdle, 0)});
+  EXPECT_EQ(Count<Relay>(), 0);
+  Do(WorkerSeen{Record(id, true)});
+  EXPECT_EQ(Get<Relay>().worker, id);
+}
+
+TEST_F(NodeScript, RunWithARank_MeasuresTheLogOncePerRank) {
+  Incarnation id = ReadyWorker();
+  WorkerOrder run = To(id, Mode::kRun, 1);
+  run.rank = Rank(3);
+  Order({run});
+  EXPECT_EQ(Get<Relay>().measure, "/dir/worker.log");
+  Do(LogMeasured{id, 123});
+  EXPECT_EQ(last.workers[0].log_offset, 123u);
+  EXPECT_THAT(Get<Remember>().notes.logs, testing::ElementsAre(Notes::Log{id, 123, Rank(3)}));
+  run.generation = Generation(2);
+  Order({run});
+  EXPECT_EQ(Get<Relay>().measure, "");
+}
+
+TEST_F(NodeScript, StopAt_IsStoredBeforeItIsRelayedAndReportedWithWhatWasReadAfter) {
+  Incarnation id = ReadyWorker();
+  Page(id, kRunning, Position::kComputing);
+  WorkerOrder run = To(id, Mode::kRun, 1);
+  run.stop_at = locum::Step(20);
+  Order({run});
+  auto kind = [&](auto index) {
+    return std::find_if(actions.begin(), actions.end(), [&](const Action& a) { return a.index() == index; });
+  };
+  auto store = kind(Action(StoreStop{}).index()), relay = kind(Action(Relay{}).index());
+  ASSERT_NE(store, actions.end());
+  EXPECT_LT(store, relay);
+  PageReading page;
+  page.worker = id;
+  page.stop_at = locum::Step(20);
+  page.starting = locum::Step(19);
+  Do(StopStored{page});
+  EXPECT_EQ(Count<SendReport>(), 1);
+  EXPECT_EQ(last.workers[0].state.stop_at, locum::Step(20));
+  EXPECT_EQ(last.workers[0].state.starting, locum::Step(19));
+  run.stop_at = kNoStop;
+  Order({run});
+  EXPECT_EQ(Get<StoreStop>().stop_at, kNoStop);
+}
+
+// ---- The ladder after a freeze -----------------------------------------------------------------------------------
+
+TEST_F(NodeScript, FreezeOfAWorkerInItsStep_AbortsItsCollectiveAtOnceAndOnce) {
+  Incarnation id = ReadyWorker();
+  Page(id, kRunning, Position::kComputing);
+  Order({To(id, Mode::kFreeze, 2)});
+  EXPECT_EQ(Get<Abort>().worker, id);
+  EXPECT_EQ(Get<Abort>().generation, Generation(1));
+  Page(id, kRunning, Position::kInCollective);
+  EXPECT_EQ(Count<Abort>(), 0);
+  Order({To(id, Mode::kFreeze, 3)});
+  EXPECT_EQ(Count<Abort>(), 1);
+}
+
+TEST_F(NodeScript, FreezeOfAParkedWorker_AbortsNothing) {
+  Incarnation id = ReadyWorker();
+  Page(id, kRunning, Position::kParked);
+  Order({To(id, Mode::kFreeze, 2)});
+  EXPECT_EQ(Count<Abort>(), 0);
+  Answer(id, 2, 2);
+  Pass(seconds(600));
+  EXPECT_EQ(Count<EndWorker>(), 0);
+}
+
+TEST_F(NodeScript, WorkerThatSlipsOutOfAnOldPark_IsAbortedAllTheSame) {
+  Incarnation id = ReadyWorker();
+  Page(id, kRunning, Position::kParked);
+  Order({To(id, Mode::kFreeze, 2)});
+  Page(id, kRunning, Position::kInCollective);
+  EXPECT_EQ(Count<Abort>(), 1);
+}
+
+TEST_F(NodeScript, WorkerWithoutAGeneration_HasNothingToAbort) {
+  Incarnation id = ReadyWorker();
+  Page(id, Word{}, Position::kStarting);
+  Order({To(id, Mode::kFreeze, 1)});
+  EXPECT_EQ(Count<Abort>(), 0);
+}
+
+TEST_F(NodeScript, FreezeNotAnswered_EndsTheWorkerAtTheDeadline) {
+  Incarnation id = ReadyWorker();
+  Page(id, kRunning, Position::kComputing);
+  Order({To(id, Mode::kFreeze, 2)});
+  Pass(seconds(5) - milliseconds(1));
+  EXPECT_EQ(Count<EndWorker>(), 0);
+  Pass(milliseconds(1));
+  EXPECT_EQ(Get<EndWorker>().stop.grace, Duration(0));
+  EndOf(id);
+  EXPECT_EQ(last.workers[0].exit->what, "exit status 3 (did not answer the freeze of generation 2 within 5000 ms)");
+}
+
+TEST_F(NodeScript, CollectiveThatDoesNotBreak_EndsTheWorkerAtTheDeadline) {
+  Incarnation id = ReadyWorker();
+  Page(id, kRunning, Position::kInCollective);
+  Order({To(id, Mode::kFreeze, 2)});
+  Answer(id, 2, 0);
+  Pass(seconds(10));
+  EXPECT_EQ(Get<EndWorker>().stop.grace, Duration(0));
+}
+
+TEST_F(NodeScript, LongComputation_HasUntilTheParkDeadline) {
+  Incarnation id = ReadyWorker();
+  Page(id, kRunning, Position::kComputing);
+  Order({To(id, Mode::kFreeze, 2)});
+  Answer(id, 2, 0);
+  Order({To(id, Mode::kRecover, 2)});
+  Pass(seconds(120) - milliseconds(1));
+  EXPECT_EQ(Count<EndWorker>(), 0);
+  Pass(milliseconds(1));
+  EXPECT_EQ(Count<EndWorker>(), 1);
+}
+
+TEST_F(NodeScript, NextFreezeWhileUnparked_DoesNotStartThePatienceAnew) {
+  Incarnation id = ReadyWorker();
+  Page(id, kRunning, Position::kInCollective);
+  Order({To(id, Mode::kFreeze, 2)});
+  Answer(id, 2, 0);
+  Pass(seconds(6));
+  Order({To(id, Mode::kFreeze, 3)});
+  Answer(id, 3, 0);
+  Pass(seconds(4));
+  EXPECT_EQ(Count<EndWorker>(), 1);
+}
+
+TEST_F(NodeScript, ParkedAndRunningAgain_IsNotHeldToTheOldDeadlines) {
+  Incarnation id = ReadyWorker();
+  Page(id, kRunning, Position::kInCollective);
+  Order({To(id, Mode::kFreeze, 2)});
+  Answer(id, 2, 2);
+  Order({To(id, Mode::kRun, 2)});
+  Page(id, Word{Generation(2), locum::Step(9), WordState::kOpen}, Position::kInCollective);
+  Pass(seconds(600));
+  EXPECT_EQ(Count<EndWorker>(), 0);
+}
+
+TEST_F(NodeScript, WhileUnparked_ThePageIsLookedAtOften) {
+  Incarnation id = ReadyWorker();
+  Page(id, kRunning, Position::kComputing);
+  Order({To(id, Mode::kFreeze, 2)});
+  Do(CoordinatorLost{"cut"});
+  EXPECT_LE(wake_at, now + milliseconds(100));
+}
+
+// ---- Reports -----------------------------------------------------------------------------------------------------
+
+TEST_F(NodeScript, CommitsInThePage_AreReportedAtTheHeartbeat) {
+  Incarnation id = ReadyWorker();
+  Page(id, kRunning, Position::kComputing);
+  EXPECT_EQ(Count<SendReport>(), 0);
+  EXPECT_EQ(wake_at, now + milliseconds(100));
+  Pass(milliseconds(100));
+  ASSERT_EQ(Count<SendReport>(), 1);
+  EXPECT_EQ(last.workers[0].state.word, kRunning);
+}
+
+TEST_F(NodeScript, StateThatChanged_IsReportedAtOnce) {
+  Incarnation id = ReadyWorker();
+  WorkerState state;
+  state.broken = Generation(1);
+  Do(WorkerSaid{id, state});
+  EXPECT_EQ(Count<SendReport>(), 1);
+  Do(WorkerSaid{id, state});
+  EXPECT_EQ(Count<SendReport>(), 0);
+}
+
+TEST_F(NodeScript, HeartbeatOfNothing_DoesNotSpin) {
+  Hello();
+  Welcome welcome = MakeWelcome();
+  welcome.heartbeat = Duration(0);
+  Do(CoordinatorUp{welcome});
+  EXPECT_GT(wake_at, now);
+}
+
+}  // namespace
+}  // namespace locum::node
