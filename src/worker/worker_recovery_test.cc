@@ -181,6 +181,8 @@ class BadSource {
   }
   Peer peer() const { return {Rank(7), Incarnation(777), FormatAddress(listener_.address())}; }
   bool reached() const { return reached_; }
+  int pulls() const { return pulls_; }
+  bool released() const { return released_; }  // a stalled puller has gone
 
  private:
   void Serve() {
@@ -197,11 +199,12 @@ class BadSource {
       if (!socket->Receive(body.data(), body.size(), deadline, &stop_).ok()) continue;
       const DataRequest request = *DecodeRequestBody(body);
       (void)socket->Send(EncodeAnswer({}), deadline, &stop_);
+      ++pulls_;
       // One good chunk, then the fault.
       SendChunk(*socket, request.first_chunk, false);
       if (fault_ == kCorrupts) SendChunk(*socket, request.first_chunk + 1, true);
       reached_ = true;
-      if (fault_ == kStalls) (void)socket->WaitReadable(deadline, &stop_);
+      if (fault_ == kStalls && socket->WaitReadable(deadline, &stop_).ok()) released_ = true;
     }
   }
   void SendChunk(TcpSocket& socket, uint64_t index, bool corrupt) {
@@ -215,7 +218,8 @@ class BadSource {
   const Fault fault_;
   TcpListener listener_;
   Cancel stop_;
-  std::atomic<bool> reached_{false};
+  std::atomic<bool> reached_{false}, released_{false};
+  std::atomic<int> pulls_{0};
   std::thread thread_;
 };
 
@@ -268,6 +272,10 @@ TEST(Worker, NewerFreezeDuringPull_AbandonsItAndHoldsNothing) {
   ASSERT_TRUE(spare.end->Wait([&] { return stalling.reached(); }));
   next.Freeze(3);
   EXPECT_FALSE(spare.end->state.holding.valid);
+  // The freeze itself ends the pull; it is not only the next order, or the stall, that does.
+  ASSERT_TRUE(spare.end->Wait([&] { return stalling.released(); }));
+  ::usleep(200'000);
+  EXPECT_EQ(stalling.pulls(), 1);
   next.Recover(3, 1, {1}, {next.PeerOf(0)});
   next.WaitVerified(3);
   EXPECT_EQ(spare.end->state.verified.generation, Generation(3));
@@ -297,6 +305,19 @@ TEST(Worker, NotPullingAtAnotherStep_CannotVerify) {
   conductor.Recover(2, 5);
   ASSERT_TRUE(job[0].end->Wait([&] { return job[0].end->state.cannot_pull == Generation(2); }));
   EXPECT_NE(job[0].end->state.pull_error.find("not at 5"), std::string::npos);
+}
+
+TEST(Worker, LateOrder_DoesNotReplaceOneThatIsStillPending) {
+  Running job(1);
+  Conductor conductor(job.ranks);
+  job.On(0, [](TestWorker& w) { EXPECT_TRUE(w.job->BeginUpdate().ok()); });
+  job[0].end->Send(EncodeOrder(conductor.Order(0, Mode::kFreeze, 2)));
+  conductor.Run(1);
+  const int readies = job[0].end->readies;
+  job[0].end->Send(EncodeResend());
+  ASSERT_TRUE(job[0].end->Wait([&] { return job[0].end->readies > readies; }));
+  job.On(0, [](TestWorker& w) { EXPECT_TRUE(w.job->EndUpdate().ok()); });
+  EXPECT_TRUE(job[0].end->Wait([&] { return job[0].end->state.frozen == Generation(2); }));
 }
 
 TEST(Worker, LateOrForeignOrder_IsIgnored) {
