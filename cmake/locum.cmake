@@ -6,6 +6,14 @@ if(LOCUM_SANITIZE)
   add_compile_options(-fsanitize=${LOCUM_SANITIZE} -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${LOCUM_SANITIZE})
 endif()
+if(LOCUM_FUZZERS)
+  add_compile_options(-fsanitize=fuzzer-no-link)  # the fuzzers see which way the libraries' code went
+endif()
+
+if(LOCUM_FUZZERS)  # coverage everywhere, so that the fuzzer sees into the layers
+  add_compile_options(-fsanitize=fuzzer-no-link)
+  add_link_options(-fsanitize=fuzzer-no-link)
+endif()
 
 find_program(LOCUM_MOLD mold)
 if(LOCUM_MOLD)

@@ -13,9 +13,10 @@
 namespace locum {
 namespace {
 
-// Room for some chunks on both sides, so that neither waits while the other hashes one. The kernel's own limit
-// may be lower; then it is what it is.
-constexpr int kSocketBuffer = 4 << 20;
+// Between processes of one machine, what is on its way should be little enough to stay in the processor's cache,
+// and enough that neither side waits while the other hashes a chunk. Between machines the kernel fits its buffers
+// to the path by itself, which setting them would switch off.
+constexpr int kLocalBuffer = 1 << 20;
 
 Status WaitFor(int fd, short events, Time deadline, const Cancel* cancel, const char* what) {
   while (true) {
@@ -45,9 +46,24 @@ Status Failed(int error, const char* what) {
 
 void SetOption(int fd, int level, int name, int value) { ::setsockopt(fd, level, name, &value, sizeof value); }
 
+struct Ends {
+  SocketAddress own, peer;
+};
+
+bool GetEnds(int fd, Ends* ends) {
+  ends->own.length = ends->peer.length = sizeof(sockaddr_storage);
+  return ::getsockname(fd, reinterpret_cast<sockaddr*>(&ends->own.storage), &ends->own.length) == 0 &&
+         ::getpeername(fd, reinterpret_cast<sockaddr*>(&ends->peer.storage), &ends->peer.length) == 0;
+}
+
 void Tune(int fd) {
   SetOption(fd, IPPROTO_TCP, TCP_NODELAY, 1);
   SetOption(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+  Ends ends;
+  if (GetEnds(fd, &ends) && FromSocketAddress(ends.own).host == FromSocketAddress(ends.peer).host) {
+    SetOption(fd, SOL_SOCKET, SO_RCVBUF, kLocalBuffer);
+    SetOption(fd, SOL_SOCKET, SO_SNDBUF, kLocalBuffer);
+  }
 }
 
 }  // namespace
@@ -64,9 +80,6 @@ Result<TcpSocket> TcpSocket::Connect(const HostPort& peer, Time deadline, const 
   const std::string what = "connecting to " + FormatAddress(peer);
   TcpSocket socket(::socket(address->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.valid()) return ErrnoStatus(errno, "socket");
-  SetOption(socket.fd_, SOL_SOCKET, SO_RCVBUF, kSocketBuffer);
-  SetOption(socket.fd_, SOL_SOCKET, SO_SNDBUF, kSocketBuffer);
-  Tune(socket.fd_);
   if (::connect(socket.fd_, reinterpret_cast<const sockaddr*>(&address->storage), address->length) != 0) {
     if (errno != EINPROGRESS) return Failed(errno, what.c_str());
     LOCUM_RETURN_IF_ERROR(WaitFor(socket.fd_, POLLOUT, deadline, cancel, what.c_str()));
@@ -76,13 +89,11 @@ Result<TcpSocket> TcpSocket::Connect(const HostPort& peer, Time deadline, const 
     if (error) return Failed(error, what.c_str());
   }
   // A port of the ephemeral range that nobody listens on any more can be connected to itself.
-  sockaddr_storage own{}, other{};
-  socklen_t own_size = sizeof own, other_size = sizeof other;
-  if (::getsockname(socket.fd_, reinterpret_cast<sockaddr*>(&own), &own_size) == 0 &&
-      ::getpeername(socket.fd_, reinterpret_cast<sockaddr*>(&other), &other_size) == 0 && own_size == other_size &&
-      std::memcmp(&own, &other, own_size) == 0) {
+  Ends ends;
+  if (GetEnds(socket.fd_, &ends) && FromSocketAddress(ends.own) == FromSocketAddress(ends.peer)) {
     return Unavailable(what + ": nobody listens there");
   }
+  Tune(socket.fd_);
   return socket;
 }
 
@@ -160,8 +171,6 @@ Result<TcpListener> TcpListener::Listen(const HostPort& wanted, int backlog) {
   listener.fd_ = ::socket(address->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (listener.fd_ < 0) return ErrnoStatus(errno, "socket");
   SetOption(listener.fd_, SOL_SOCKET, SO_REUSEADDR, 1);
-  SetOption(listener.fd_, SOL_SOCKET, SO_RCVBUF, kSocketBuffer);  // inherited by what is accepted
-  SetOption(listener.fd_, SOL_SOCKET, SO_SNDBUF, kSocketBuffer);
   auto* raw = reinterpret_cast<sockaddr*>(&address->storage);
   if (::bind(listener.fd_, raw, address->length) != 0 || ::listen(listener.fd_, backlog) != 0) {
     return ErrnoStatus(errno, "listening on " + FormatAddress(wanted));
