@@ -61,6 +61,7 @@ class Trainer {
   double ComputeGradients(const Step& step);
   bool Connect(const Step& step, std::string* why);
   void Update(const Step& step);
+  void Introduce() const;
   void Report();
 
   // A bucket that an abandoned collective may still write to is left to it.
@@ -153,10 +154,6 @@ void Trainer::Update(const Step& step) {
 }
 
 void Trainer::Run() {
-  std::printf("gpt: %s, %.1f M parameters, %.1f MB of state, %" PRId64 " sequences of %" PRId64 " bytes per rank\n",
-              flags_.preset->name, static_cast<double>(state_.count()) * 1e-6,
-              static_cast<double>(state_.buffer_bytes()) * 3e-6, flags_.batch, flags_.preset->context);
-  std::fflush(stdout);
   do {
     while (const std::optional<Step> step = session_->NextStep()) {
       std::string why;
@@ -167,6 +164,13 @@ void Trainer::Run() {
   if (session_->IsRankZero()) Report();
 }
 
+void Trainer::Introduce() const {
+  std::printf("gpt: %s, %.1f M parameters, %.1f MB of state, %" PRId64 " sequences of %" PRId64 " bytes per rank\n",
+              flags_.preset->name, static_cast<double>(state_.count()) * 1e-6,
+              static_cast<double>(state_.buffer_bytes()) * 3e-6, flags_.batch, flags_.preset->context);
+  std::fflush(stdout);
+}
+
 bool Trainer::TrainStep(const Step& step, std::string* why) {
   if (step.regrouped) {
     if (!Connect(step, why)) {
@@ -174,6 +178,7 @@ bool Trainer::TrainStep(const Step& step, std::string* why) {
       return false;
     }
     session_->Connected();
+    if (step.step == 0 && step.rank == 0) Introduce();
   }
   TakeFreeBucket();
   session_->ReportLoss(ComputeGradients(step));

@@ -101,6 +101,7 @@ struct WorkerEnded {
 // The process that joined is gone. What was started may still run.
 struct JoinedEnded {
   Incarnation worker;
+  bool end_is_told = false;  // how, will come with WorkerEnded, whoever waits for it
 };
 
 struct JoinAsked {

@@ -135,7 +135,8 @@ void KeeperCore::On(const JoinedEnded& gone, Time now) {
   Worker* worker = Find(gone.worker);
   if (worker == nullptr || worker->record.ended || worker->joined_gone) return;
   worker->joined_gone = true;
-  worker->kill_at = std::min(worker->kill_at, now + limits_.wrapper_patience);
+  Duration patience = gone.end_is_told ? Duration(0) : limits_.wrapper_patience;
+  worker->kill_at = std::min(worker->kill_at, now + patience);
 }
 
 void KeeperCore::On(const JoinAsked& join, Time) {

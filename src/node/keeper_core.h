@@ -22,8 +22,8 @@ struct Limits {
   Duration restart_last = std::chrono::seconds(2);
   Duration agent_proven = std::chrono::seconds(10);  // an agent that lived so long was a good one
   Duration agent_leave = std::chrono::seconds(2);    // for the agent to end when its keeper ends
-  // After the process that joined is gone, its wrapper may bring the exit status; then it is cleared away.
-  Duration wrapper_patience = std::chrono::milliseconds(20);
+  // After the process that joined is gone: where only its wrapper knows the exit status, to bring it.
+  Duration wrapper_patience = std::chrono::milliseconds(250);
   Duration kill_patience = std::chrono::seconds(10);  // SIGKILL to gone; after that the reaper is suspected
   size_t workers = 1024;
   size_t log_tail = 2048;

@@ -206,7 +206,7 @@ TEST_F(KeeperScript, JoinedProcessDiesAndWrapperStays_AllIsKilledAndNoFalseStatu
   StartWorker(kOne);
   Join(kOne, 500);
   Do(JoinedEnded{kOne});
-  Pass(milliseconds(20));
+  Pass(milliseconds(250));
   EXPECT_EQ(Count<KillWorker>(), 1);
   WorkerEnded ended = Ended(kOne, {0, SIGKILL});
   ended.started_was_killed = true;
@@ -214,6 +214,13 @@ TEST_F(KeeperScript, JoinedProcessDiesAndWrapperStays_AllIsKilledAndNoFalseStatu
   EXPECT_THAT(Get<TellWorker>().record.exit.what, testing::HasSubstr("its exit status went to its parent"));
   EXPECT_EQ(Get<TellWorker>().record.exit.signal, 0);
   EXPECT_FALSE(Get<TellWorker>().record.exit.stopped);
+}
+
+TEST_F(KeeperScript, JoinedProcessDiesAndItsEndIsTold_NobodyWaitsForTheWrapper) {
+  StartWorker(kOne);
+  Join(kOne, 500);
+  Do(JoinedEnded{kOne, true});
+  EXPECT_EQ(Count<KillWorker>(), 1);
 }
 
 TEST_F(KeeperScript, JoinedProcessesEndWasSeen_ItSpeaksForTheWorker) {

@@ -1,13 +1,11 @@
 #include "adapters/config/config.h"
 
-#define TOML_EXCEPTIONS 0
-#include <toml++/toml.h>
-
 #include <charconv>
 #include <fstream>
 #include <sstream>
 
 #include "adapters/config/keys.h"
+#include "adapters/config/toml.h"
 
 namespace locum {
 namespace {

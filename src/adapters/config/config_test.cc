@@ -110,6 +110,13 @@ TEST(Config, Flag_OverridesTheFileAndIsNamed) {
 
 TEST(Config, Defaults_DoNotContradict) { EXPECT_TRUE(CheckConfig(Config{}).ok()) << CheckConfig(Config{}).message(); }
 
+TEST(Config, ForeignCharacters_AreTextOrAnError) {
+  EXPECT_EQ(ErrorOf("# gr\u00fc\u00dfe\n[job]\ndir = \"/d/\u00e9\"  # \u00e9\n"), "");
+  for (const char* bad : {"\u0347", "[job]\n\u00e9 = 1\n", "[job]\nnodes = 1_\"\ufeff", "[job]\ndir = \"\"\"x\\\n\u00e9\"\"\n"}) {
+    EXPECT_EQ(ErrorOf(bad).rfind("locum.toml:", 0), 0u) << bad;
+  }
+}
+
 TEST(Config, Durations_ComeBack) {
   for (const char* text : {"0s", "1ns", "250ms", "5s", "2m", "1h", "90s", "1500ms"}) {
     auto duration = ParseDuration(text);

@@ -104,6 +104,9 @@ void WorkerProcesses::Hear(Incarnation worker) {
 
 void WorkerProcesses::EmitEnd(Incarnation worker, Entry* entry) {
   if (std::exchange(entry->told, true)) return;
+  if (entry->joined.valid() && entry->joined_pid != entry->started_pid && !entry->end.joined) {
+    entry->end.joined = PidfdEnd(entry->joined.get());
+  }
   entry->joined_watch.Reset();
   entry->joined.Reset();
   entry->link.reset();
@@ -154,7 +157,7 @@ void WorkerProcesses::Joined(Incarnation worker, int32_t pid, OwnedFd process, s
   entry.joined_watch = poll_->Add(entry.joined.get(), EPOLLIN, [this, worker](uint32_t) {
     Entry& gone = workers_.at(worker);
     gone.joined_watch.Reset();
-    if (gone.joined_pid != gone.started_pid) emit_(JoinedEnded{worker});
+    if (gone.joined_pid != gone.started_pid) emit_(JoinedEnded{worker, setup_.end_is_told});
   });
 }
 

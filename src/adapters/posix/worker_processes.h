@@ -31,6 +31,7 @@ class WorkerProcesses {
     std::string node;
     sigset_t mask{};  // of the workers
     bool restore_sigpipe = false;
+    bool end_is_told = false;  // PidfdTellsEnd
   };
   using Emit = std::function<void(KeeperHostEvent)>;
 
