@@ -39,8 +39,8 @@ int RunWorker(uint64_t bytes, int fill) {
 
 // Bits per second, as the receiver saw them; 0 when iperf3 cannot run.
 double Iperf(const std::string& address) {
-  const std::string script = "iperf3 -s -1 -B " + address + " -p 52011 >/dev/null 2>&1 & sleep 0.3; iperf3 -c " + address +
-                             " -p 52011 -t 3 -J 2>/dev/null; wait";
+  const std::string script = "iperf3 -s -1 -B " + address + " -p 52011 >/dev/null 2>&1 & sleep 0.3; iperf3 -c " +
+                             address + " -p 52011 -t 3 -J 2>/dev/null; wait";
   FILE* pipe = ::popen(script.c_str(), "r");
   if (!pipe) return 0;
   std::string text;
@@ -98,8 +98,8 @@ int Measure(uint64_t bytes, int rounds, const std::string& address) {
   }
   std::sort(rates.begin(), rates.end());
   const double median = rates[rates.size() / 2] * 8e9, iperf = (before + after) / 2;
-  std::printf("iperf3 %.1f and %.1f Gbit/s, migration %.1f Gbit/s, ratio %.2f (wanted %.2f)\n", before / 1e9, after / 1e9,
-              median / 1e9, median / iperf, kWanted);
+  std::printf("iperf3 %.1f and %.1f Gbit/s, migration %.1f Gbit/s, ratio %.2f (wanted %.2f)\n", before / 1e9,
+              after / 1e9, median / 1e9, median / iperf, kWanted);
   return median >= kWanted * iperf ? 0 : 1;
 }
 
@@ -115,9 +115,12 @@ int main(int argc, char** argv) {
   std::string address = "127.0.0.1";
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string name = argv[i];
-    if (name == "--bytes") bytes = std::strtoull(argv[i + 1], nullptr, 10);
-    else if (name == "--rounds") rounds = std::atoi(argv[i + 1]);
-    else if (name == "--address") address = argv[i + 1];
+    if (name == "--bytes")
+      bytes = std::strtoull(argv[i + 1], nullptr, 10);
+    else if (name == "--rounds")
+      rounds = std::atoi(argv[i + 1]);
+    else if (name == "--address")
+      address = argv[i + 1];
   }
   if (bytes == 0 || rounds < 1) {
     std::fprintf(stderr, "transfer_bench: --bytes and --rounds must be positive\n");

@@ -5,7 +5,8 @@
 using namespace locum;  // NOLINT
 
 std::vector<std::string> FuzzSeeds() {
-  JoinInfo info{kProtocolVersion, kVersion, "isa=x86-64-v4\n", {{"w", 10, "all"}, {"b", 2, "all"}}, 7, 100, "127.0.0.1:9"};
+  JoinInfo info{kProtocolVersion, kVersion, "isa=x86-64-v4\n", {{"w", 10, "all"}, {"b", 2, "all"}}, 7, 100,
+                "127.0.0.1:9"};
   WorkerState state;
   state.word = {Generation(3), Step(9), WordState::kFrozen};
   state.rank = Rank(2);
@@ -23,9 +24,14 @@ std::vector<std::string> FuzzSeeds() {
   order.sources = {{Rank(0), Incarnation(4), "127.0.0.1:1"}};
   order.peers = {{Rank(0), Incarnation(4), "127.0.0.1:1"}, {Rank(1), Incarnation(5), "[::1]:2"}};
   WorkerWelcome welcome{"job", "node", Slot(1), Incarnation(9), "token", "127.0.0.1", "/x", 42, 2};
-  return {EncodeJoin({1, Incarnation(3), "0.1.0"}), EncodeReady(info),       EncodeState(state),
-          EncodeWelcome(welcome),                   EncodeRefused("why"),    EncodeOrder(order),
-          EncodeAbort(Generation(4)),               EncodeResend()};
+  return {EncodeJoin({1, Incarnation(3), "0.1.0"}),
+          EncodeReady(info),
+          EncodeState(state),
+          EncodeWelcome(welcome),
+          EncodeRefused("why"),
+          EncodeOrder(order),
+          EncodeAbort(Generation(4)),
+          EncodeResend()};
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

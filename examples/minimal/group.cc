@@ -13,7 +13,7 @@
 
 namespace {
 
-constexpr int kTickMs = 20;          // how often a wait looks whether it was aborted
+constexpr int kTickMs = 20;           // how often a wait looks whether it was aborted
 constexpr int kPatienceTicks = 3000;  // 60 s
 
 // Exactly `bytes` in or out; false when the connection breaks or `aborted` is set.
@@ -36,9 +36,8 @@ bool Move(int fd, char* data, size_t bytes, short events, const std::atomic<bool
 }
 
 bool Send(int fd, const void* data, size_t bytes, const std::atomic<bool>& aborted) {
-  return Move(fd, static_cast<char*>(const_cast<void*>(data)), bytes, POLLOUT, aborted, [](int s, char* at, size_t n) {
-    return send(s, at, n, MSG_NOSIGNAL | MSG_DONTWAIT);
-  });
+  return Move(fd, static_cast<char*>(const_cast<void*>(data)), bytes, POLLOUT, aborted,
+              [](int s, char* at, size_t n) { return send(s, at, n, MSG_NOSIGNAL | MSG_DONTWAIT); });
 }
 
 bool Receive(int fd, void* data, size_t bytes, const std::atomic<bool>& aborted) {

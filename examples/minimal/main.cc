@@ -11,8 +11,8 @@
 #include <thread>
 #include <vector>
 
-#include "locum/locum.hpp"
 #include "group.h"
+#include "locum/locum.hpp"
 
 namespace {
 
@@ -26,8 +26,11 @@ Flags Parse(int argc, char** argv) {
     const std::string name = argv[i];
     char* end = nullptr;
     const uint64_t value = i + 1 < argc ? std::strtoull(argv[i + 1], &end, 10) : 0;
-    uint64_t* field = name == "--steps" ? &flags.steps : name == "--size" ? &flags.size
-                      : name == "--seed" ? &flags.seed : name == "--step-ms" ? &flags.step_ms : nullptr;
+    uint64_t* field = name == "--steps"     ? &flags.steps
+                      : name == "--size"    ? &flags.size
+                      : name == "--seed"    ? &flags.seed
+                      : name == "--step-ms" ? &flags.step_ms
+                                            : nullptr;
     if (!field || !end || *end || end == argv[i + 1]) {
       std::fprintf(stderr, "minimal: bad argument '%s'; use --steps N --size BYTES --seed N --step-ms MS\n", argv[i]);
       std::exit(2);
@@ -132,8 +135,10 @@ int main(int argc, char** argv) {
   const Flags flags = Parse(argc, argv);
   Model model(flags);
   try {
-    if (locum::Job::Available()) Train(flags, model);
-    else TrainAlone(flags, model);
+    if (locum::Job::Available())
+      Train(flags, model);
+    else
+      TrainAlone(flags, model);
   } catch (const locum::Error& e) {
     std::fprintf(stderr, "minimal: %s\n", e.what());
     return 1;

@@ -49,9 +49,9 @@ enum {
   LOCUM_OK = 0,
   LOCUM_E_INVALID = -1,     /* a wrong argument, or a call out of order */
   LOCUM_E_UNAVAILABLE = -2, /* the node's agent cannot be reached; was this started by `locum run` or an agent? */
-  LOCUM_E_REFUSED = -3,     /* this worker may not take part: version, layout or fingerprint differ; the text names both */
-  LOCUM_E_RECOVERY = -4,    /* a recovery began: leave the step and call locum_next_step */
-  LOCUM_E_TIMEOUT = -5,     /* the deadline given has passed */
+  LOCUM_E_REFUSED = -3,  /* this worker may not take part: version, layout or fingerprint differ; the text names both */
+  LOCUM_E_RECOVERY = -4, /* a recovery began: leave the step and call locum_next_step */
+  LOCUM_E_TIMEOUT = -5,  /* the deadline given has passed */
   LOCUM_E_INTERNAL = -6
 };
 
@@ -87,8 +87,8 @@ typedef int (*locum_write_fn)(void* context, uint64_t offset, const void* source
  * holds, for instance) are not supported yet and give LOCUM_E_INVALID. The memory stays the caller's and must
  * outlive the job. Names are unique, 1 to 255 bytes. */
 LOCUM_API int locum_register_memory(locum_job* job, const char* name, void* data, uint64_t bytes, const char* group);
-LOCUM_API int locum_register(locum_job* job, const char* name, uint64_t bytes, locum_read_fn read,
-                             locum_write_fn write, void* context, const char* group);
+LOCUM_API int locum_register(locum_job* job, const char* name, uint64_t bytes, locum_read_fn read, locum_write_fn write,
+                             void* context, const char* group);
 
 /* `abort` makes a running collective of this process fail soon (closes its connections, say). It is called from a
  * thread of the library, once for each generation that is broken off while the trainer's thread is not in
@@ -99,15 +99,15 @@ LOCUM_API int locum_set_abort(locum_job* job, locum_abort_fn abort, void* contex
 /* ---- The step loop ---- */
 
 typedef struct locum_step {
-  size_t struct_size;  /* set by the caller */
-  uint64_t step;       /* the state that is held; this step makes step+1 */
+  size_t struct_size; /* set by the caller */
+  uint64_t step;      /* the state that is held; this step makes step+1 */
   uint64_t generation;
   uint32_t rank;
   uint32_t world_size;
-  uint32_t regrouped;  /* 1: membership changed (also at the very first step); connect anew, then locum_connected */
+  uint32_t regrouped; /* 1: membership changed (also at the very first step); connect anew, then locum_connected */
   uint32_t reserved;
-  uint64_t seed;           /* a function of (job seed, step, rank); seed the generators from it */
-  uint64_t data_position;  /* step * world_size + rank: which piece of the data this rank takes */
+  uint64_t seed;          /* a function of (job seed, step, rank); seed the generators from it */
+  uint64_t data_position; /* step * world_size + rank: which piece of the data this rank takes */
 } locum_step;
 
 /* 1: train this step. 0: the job has reached its last step; call locum_finish; `step`, `generation`, `rank` and

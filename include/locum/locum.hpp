@@ -43,9 +43,9 @@ class Error : public std::runtime_error {
 };
 
 struct Options {
-  std::uint64_t total_steps = 0;                // 0: the program calls Stop
-  std::string fingerprint;                      // "key=value" lines
-  std::chrono::milliseconds join_timeout{0};    // 0: the library's default
+  std::uint64_t total_steps = 0;              // 0: the program calls Stop
+  std::string fingerprint;                    // "key=value" lines
+  std::chrono::milliseconds join_timeout{0};  // 0: the library's default
 };
 
 // A step to train, or nothing when the last state is reached; see locum_step for the fields.
@@ -103,7 +103,8 @@ class Job {
   // Called by a thread of the library to make a running collective fail soon; must not throw.
   void SetAbort(std::function<void()> abort) {
     abort_ = std::make_unique<std::function<void()>>(std::move(abort));
-    Check(locum_set_abort(job_, [](void* f) { (*static_cast<std::function<void()>*>(f))(); }, abort_.get()));
+    Check(locum_set_abort(
+        job_, [](void* f) { (*static_cast<std::function<void()>*>(f))(); }, abort_.get()));
   }
 
   // ---- The step loop ----

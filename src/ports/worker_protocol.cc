@@ -81,9 +81,7 @@ std::string EncodeReady(const JoinInfo& v) {
   return w.Take();
 }
 
-Result<JoinInfo> DecodeReady(std::string_view packet) {
-  return Decode(packet, WorkerMessage::kReady, GetJoinInfo);
-}
+Result<JoinInfo> DecodeReady(std::string_view packet) { return Decode(packet, WorkerMessage::kReady, GetJoinInfo); }
 
 std::string EncodeState(const WorkerState& v) {
   Writer w = Begin(WorkerMessage::kState);

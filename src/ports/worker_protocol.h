@@ -24,7 +24,7 @@ inline constexpr size_t kMaxWorkerMessage = 4u << 20;
 
 inline constexpr const char* kSocketVariable = "LOCUM_SOCKET";
 inline constexpr const char* kWorkerVariable = "LOCUM_WORKER";
-inline constexpr const char* kNodeVariable = "LOCUM_NODE";            // informative: the node's name
+inline constexpr const char* kNodeVariable = "LOCUM_NODE";             // informative: the node's name
 inline constexpr const char* kLocalRankVariable = "LOCUM_LOCAL_RANK";  // informative: the slot
 
 // What a worker needs to know and does not change while it lives.

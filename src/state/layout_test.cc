@@ -15,8 +15,11 @@ Layout Make(const std::vector<Shard>& shards) {
 }
 
 TEST(Layout, Chunks_CoverEveryByteOnceShardByShard) {
-  const Layout layout = Make({{"a", kChunkBytes + 1, "all"}, {"empty", 0, "all"}, {"b", 7, "all"},
-                              {"c", 2 * kChunkBytes, "all"}, {"last", 0, "all"}});
+  const Layout layout = Make({{"a", kChunkBytes + 1, "all"},
+                              {"empty", 0, "all"},
+                              {"b", 7, "all"},
+                              {"c", 2 * kChunkBytes, "all"},
+                              {"last", 0, "all"}});
   ASSERT_EQ(layout.chunk_count(), 5u);
   uint64_t position = 0;
   std::vector<uint64_t> covered(layout.shards().size());

@@ -26,15 +26,15 @@ struct StepLogHeader {
 };
 
 struct StepRecord {
-  uint32_t kind;           // 0: unused, 1: a step
+  uint32_t kind;  // 0: unused, 1: a step
   uint32_t rank;
-  uint64_t step;           // the state it began from: the step makes step+1
+  uint64_t step;  // the state it began from: the step makes step+1
   uint64_t generation;
-  uint64_t loss_bits;      // the double given to ReportLoss; 0 when none was
-  int64_t entered_ns;      // NextStep returned
-  int64_t collective_ns;   // EnterCollective
-  int64_t connected_ns;    // Connected, in the first step after a regroup
-  int64_t committed_ns;    // the update is complete; 0: this attempt was not committed
+  uint64_t loss_bits;     // the double given to ReportLoss; 0 when none was
+  int64_t entered_ns;     // NextStep returned
+  int64_t collective_ns;  // EnterCollective
+  int64_t connected_ns;   // Connected, in the first step after a regroup
+  int64_t committed_ns;   // the update is complete; 0: this attempt was not committed
 };
 static_assert(sizeof(StepRecord) == 64);
 

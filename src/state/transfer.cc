@@ -74,7 +74,8 @@ Result<DataRequest> DecodeRequestBody(std::string_view body) {
     return Invalid("data request names a generation or step out of range");
   }
   constexpr uint64_t kMaxChunks = kMaxStateBytes / kChunkBytes + kMaxShards;
-  if (v.first_chunk > kMaxChunks || v.chunk_count > kMaxChunks) return Invalid("data request's chunks are out of range");
+  if (v.first_chunk > kMaxChunks || v.chunk_count > kMaxChunks)
+    return Invalid("data request's chunks are out of range");
   if (v.kind == DataKind::kPull && v.chunk_count == 0) return Invalid("data request for no chunks");
   if (v.bytes > kMaxEchoBytes) return Invalid("echo of more than " + std::to_string(kMaxEchoBytes) + " bytes");
   return v;

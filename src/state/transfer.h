@@ -21,9 +21,9 @@
 #include <string>
 #include <string_view>
 
-#include "base/token.h"
 #include "base/ids.h"
 #include "base/status.h"
+#include "base/token.h"
 
 namespace locum {
 
@@ -110,6 +110,5 @@ std::string EncodeStoreRequest(const StoreRequest& request);
 Result<StoreRequest> DecodeStoreRequest(std::string_view bytes);
 std::string EncodeStoreReply(const StoreReply& reply);
 Result<StoreReply> DecodeStoreReply(std::string_view bytes);
-
 
 }  // namespace locum

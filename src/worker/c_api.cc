@@ -76,8 +76,9 @@ Result<locum::JoinParameters> FromEnvironment(const locum_options* options) {
   const char* socket = getenv(locum::kSocketVariable);
   const char* worker = getenv(locum::kWorkerVariable);
   if (!socket || !*socket) {
-    return locum::Unavailable("LOCUM_SOCKET is not set: this process was not started by Locum; start it with "
-                              "`locum run -- COMMAND`");
+    return locum::Unavailable(
+        "LOCUM_SOCKET is not set: this process was not started by Locum; start it with "
+        "`locum run -- COMMAND`");
   }
   locum::JoinParameters parameters;
   parameters.socket = socket;
@@ -112,7 +113,8 @@ int locum_join(const locum_options* options, locum_job** job) {
   try {
     if (!job) return Answer(locum::Invalid("job is NULL"));
     *job = nullptr;
-    if (locum::InForkedChild()) return Answer(locum::Invalid("a forked child cannot join; the process that was started does"));
+    if (locum::InForkedChild())
+      return Answer(locum::Invalid("a forked child cannot join; the process that was started does"));
     Result<locum::JoinParameters> parameters = FromEnvironment(options);
     if (!parameters.ok()) return Answer(parameters.status());
     if (joined.exchange(true)) return Answer(locum::Invalid("locum_join was called before; a process joins once"));

@@ -36,7 +36,8 @@ Status DataPort::Start() {
 
 void DataPort::Poke() {
   const uint64_t one = 1;
-  if (wake_ >= 0) [[maybe_unused]] ssize_t n = ::write(wake_, &one, sizeof one);
+  if (wake_ >= 0) [[maybe_unused]]
+    ssize_t n = ::write(wake_, &one, sizeof one);
 }
 
 void DataPort::Stop() {
@@ -68,7 +69,8 @@ void DataPort::Run() {
     }
     if (::poll(polled.data(), polled.size(), timeout) < 0 && errno != EINTR) return;
     uint64_t count;
-    if (polled[0].revents) [[maybe_unused]] ssize_t n = ::read(wake_, &count, sizeof count);
+    if (polled[0].revents) [[maybe_unused]]
+      ssize_t n = ::read(wake_, &count, sizeof count);
     if (polled[1].revents) AcceptAll();
     const Time now = TcpNow();
     for (size_t i = 0; i < ids.size(); ++i) {
@@ -145,8 +147,7 @@ bool DataPort::Advance(Id id, Connection& c) {
       c.stage = Stage::kBody;
       return true;
     }
-    case Stage::kBody:
-      return TakeRequest(c);
+    case Stage::kBody: return TakeRequest(c);
     case Stage::kStoreHead: {
       Result<StoreRequest> request = DecodeStoreRequest(c.in);
       if (!request.ok()) return false;
@@ -156,11 +157,9 @@ bool DataPort::Advance(Id id, Connection& c) {
       c.stage = Stage::kStoreBody;
       return true;
     }
-    case Stage::kStoreBody:
-      return TakeStoreRequest(id, c);
+    case Stage::kStoreBody: return TakeStoreRequest(id, c);
     case Stage::kStoreWaiting:
-    case Stage::kClosing:
-      break;
+    case Stage::kClosing: break;
   }
   return false;
 }
@@ -176,8 +175,8 @@ bool DataPort::TakeRequest(Connection& c) {
   } else if (request->job != identity_.job) {
     answer = {AnswerCode::kRefused, "wrong job: this worker works for another one"};
   } else if (request->target != self_) {
-    answer = {AnswerCode::kRefused, "wrong worker: " + ToHex(request->target.value) + " was meant, this is " +
-                                        ToHex(self_.value)};
+    answer = {AnswerCode::kRefused,
+              "wrong worker: " + ToHex(request->target.value) + " was meant, this is " + ToHex(self_.value)};
   } else if (request->kind == DataKind::kStore) {
     FollowGeneration();
     if (request->generation == store_.generation()) {
@@ -207,9 +206,12 @@ bool DataPort::TakeStoreRequest(Id id, Connection& c) {
   c.stage = Stage::kStoreHead;
   if (c.request.operation == StoreOperation::kGet) {
     Result<const std::string*> found = store_.Get(key, id);
-    if (!found.ok()) Reply(c, StoreCode::kRefused, found.status().message());
-    else if (*found) Reply(c, StoreCode::kOk, **found);
-    else c.stage = Stage::kStoreWaiting;
+    if (!found.ok())
+      Reply(c, StoreCode::kRefused, found.status().message());
+    else if (*found)
+      Reply(c, StoreCode::kOk, **found);
+    else
+      c.stage = Stage::kStoreWaiting;
     return true;
   }
   Result<std::vector<Id>> waiting = store_.Set(key, value);

@@ -38,8 +38,8 @@ class DataPort {
   struct Connection {
     TcpSocket socket;
     Stage stage = Stage::kHead;
-    Time deadline;       // of the handshake; kNever behind it
-    size_t want = 0;     // bytes to read before the stage goes on
+    Time deadline;    // of the handshake; kNever behind it
+    size_t want = 0;  // bytes to read before the stage goes on
     std::string in, out;
     Generation generation;
     StoreRequest request;
@@ -49,7 +49,7 @@ class DataPort {
 
   void Run();
   void AcceptAll();
-  bool Read(Id id, Connection& c);   // false: close
+  bool Read(Id id, Connection& c);  // false: close
   bool Advance(Id id, Connection& c);
   bool TakeRequest(Connection& c);
   bool TakeStoreRequest(Id id, Connection& c);

@@ -11,8 +11,10 @@ namespace locum {
 
 void Mover::Run() {
   while (std::optional<MoverTask> task = protocol_.AwaitTask()) {
-    if (task->echo) DoEcho(*task);
-    else Recover(*task);
+    if (task->echo)
+      DoEcho(*task);
+    else
+      Recover(*task);
     protocol_.TaskDone();
   }
 }
@@ -24,8 +26,10 @@ void Mover::Recover(const MoverTask& task) {
   } catch (const std::bad_alloc&) {
     result = Unavailable("out of memory while recovering");
   }
-  if (result.ok()) protocol_.Verified(task, *result);
-  else protocol_.CannotPull(task, result.status().message());
+  if (result.ok())
+    protocol_.Verified(task, *result);
+  else
+    protocol_.CannotPull(task, result.status().message());
 }
 
 // From the last chunk to the first: a puller that reads from the first at the same time meets this half-way, and
@@ -155,7 +159,8 @@ Status Mover::ExchangeEcho(const MoverTask& task) {
     for (uint64_t& word : sent) word = random.Next();
     LOCUM_RETURN_IF_ERROR(socket->Send(nullptr, 0, sent.data(), kEchoBlockBytes, false, deadline, task.cancel.get()));
     LOCUM_RETURN_IF_ERROR(socket->Receive(received.data(), kEchoBlockBytes, deadline, task.cancel.get()));
-    if (sent != received) return Corrupt("the echo from " + task.order.echo_peer.address + " differs from what was sent");
+    if (sent != received)
+      return Corrupt("the echo from " + task.order.echo_peer.address + " differs from what was sent");
   }
   return OkStatus();
 }

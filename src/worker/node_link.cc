@@ -28,7 +28,8 @@ Result<Joined> JoinNode(const std::string& path, Incarnation worker, Duration ti
   std::optional<Packet> packet;
   while (!packet) {
     const Status waited = WaitPacket(fd, deadline);
-    if (!waited.ok()) return Unavailable(where + " did not answer within " + std::to_string(timeout.count() / 1'000'000) + " ms");
+    if (!waited.ok())
+      return Unavailable(where + " did not answer within " + std::to_string(timeout.count() / 1'000'000) + " ms");
     Result<std::optional<Packet>> received = receiver.Receive(fd);
     if (!received.ok()) return received.status().Annotate(where);
     packet = std::move(*received);
@@ -85,7 +86,8 @@ void NodeLink::Run() {
       return protocol_.NodeGone(ErrnoStatus(errno, "ppoll"));
     }
     uint64_t count;
-    if (polled[1].revents) [[maybe_unused]] ssize_t n = ::read(wake_, &count, sizeof count);
+    if (polled[1].revents) [[maybe_unused]]
+      ssize_t n = ::read(wake_, &count, sizeof count);
     housekeeping_();
     if (polled[0].revents & (POLLIN | POLLHUP | POLLERR)) status = TakePackets();
     if (!status.ok()) return protocol_.NodeGone(status);
@@ -121,8 +123,7 @@ Status NodeLink::Take(const Packet& packet) {
       ready_sent_ = false;
       resend_ = true;
       return OkStatus();
-    default:
-      return Invalid("the node sent a message that only a worker sends");
+    default: return Invalid("the node sent a message that only a worker sends");
   }
 }
 

@@ -95,8 +95,10 @@ bool Protocol::Freeze(Generation generation) {
   while (now.state == WordState::kOpen) {
     Word frozen = now;
     frozen.state = WordState::kFrozen;
-    if (page_->word.compare_exchange_strong(bits, frozen.Pack(), std::memory_order_seq_cst)) now = frozen;
-    else now = Word::Unpack(bits);
+    if (page_->word.compare_exchange_strong(bits, frozen.Pack(), std::memory_order_seq_cst))
+      now = frozen;
+    else
+      now = Word::Unpack(bits);
   }
   if (now.state == WordState::kUpdating) return false;
   report_.frozen = generation;

@@ -168,13 +168,13 @@ class Protocol {
 
   // trainer
   bool parked_ = false;
-  std::shared_ptr<RunInfo> run_;                // the generation that the trainer is in
-  std::optional<WorkerOrder> resume_;           // an order to run that it has not seen yet
-  std::optional<Step> stop_step_;               // locum_stop
-  std::optional<Step> finish_step_;             // while it is in Finish: the state it finished with
+  std::shared_ptr<RunInfo> run_;       // the generation that the trainer is in
+  std::optional<WorkerOrder> resume_;  // an order to run that it has not seen yet
+  std::optional<Step> stop_step_;      // locum_stop
+  std::optional<Step> finish_step_;    // while it is in Finish: the state it finished with
 
   // mover
-  std::optional<MoverTask> task_;   // being worked on
+  std::optional<MoverTask> task_;  // being worked on
   bool task_taken_ = false;
   std::optional<WorkerOrder> attempted_;  // the recovery that was begun last
   bool attempt_failed_ = false;

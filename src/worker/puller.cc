@@ -9,8 +9,8 @@ namespace locum {
 namespace {
 
 std::string NameOf(const Peer& peer) {
-  const std::string who = peer.rank == kNoRank ? "worker " + ToHex(peer.worker.value)
-                                               : "rank " + std::to_string(peer.rank.value);
+  const std::string who =
+      peer.rank == kNoRank ? "worker " + ToHex(peer.worker.value) : "rank " + std::to_string(peer.rank.value);
   return who + " at " + peer.address;
 }
 

@@ -25,9 +25,9 @@ struct DataIdentity {
 
 struct PullLimits {
   Duration connect = std::chrono::seconds(2);
-  Duration stall = std::chrono::seconds(5);   // for one chunk to arrive
+  Duration stall = std::chrono::seconds(5);        // for one chunk to arrive
   Duration pause = std::chrono::milliseconds(50);  // before the sources are tried again
-  int rounds = 3;                             // through all sources
+  int rounds = 3;                                  // through all sources
 };
 
 struct PullPlan {
@@ -36,8 +36,8 @@ struct PullPlan {
   Step step;
   uint64_t layout_hash = 0;
   const Layout* layout = nullptr;
-  std::function<std::vector<Peer>()> sources;              // in the order to try, as known now
-  std::function<uint8_t*(const Chunk&)> destination;       // room for the chunk
+  std::function<std::vector<Peer>()> sources;                   // in the order to try, as known now
+  std::function<uint8_t*(const Chunk&)> destination;            // room for the chunk
   std::function<Status(const Chunk&, const uint8_t*)> arrived;  // verified, at `destination`
   PullLimits limits;
 };

@@ -51,8 +51,10 @@ void StateServer::Run() {
       queue_.pop_front();
     }
     try {
-      if (job.request.kind == DataKind::kPull) ServePull(job);
-      else ServeEcho(job);
+      if (job.request.kind == DataKind::kPull)
+        ServePull(job);
+      else
+        ServeEcho(job);
     } catch (const std::bad_alloc&) {
       // The connection closes; the peer takes another source.
     }

@@ -41,11 +41,11 @@ Result<std::string> StoreClient::Ask(const std::shared_ptr<RunInfo>& run, StoreO
   }
   Result<TcpSocket> socket = Take(run, TcpNow() + kAnswer);
   if (!socket.ok()) return socket.status();
-  std::string request = EncodeStoreRequest(
-      {operation, static_cast<uint32_t>(key.size()), static_cast<uint32_t>(value.size())});
+  std::string request =
+      EncodeStoreRequest({operation, static_cast<uint32_t>(key.size()), static_cast<uint32_t>(value.size())});
   request += key;
-  LOCUM_RETURN_IF_ERROR(socket->Send(request.data(), request.size(), value.data(), value.size(), false,
-                                     TcpNow() + kAnswer, &run->over));
+  LOCUM_RETURN_IF_ERROR(
+      socket->Send(request.data(), request.size(), value.data(), value.size(), false, TcpNow() + kAnswer, &run->over));
   LOCUM_RETURN_IF_ERROR(socket->WaitReadable(deadline, &run->over));
   char head[kStoreReplyBytes];
   LOCUM_RETURN_IF_ERROR(socket->Receive(head, sizeof head, TcpNow() + kAnswer, &run->over));

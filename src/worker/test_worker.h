@@ -24,8 +24,10 @@ class TestWorker {
     parameters.fingerprint = "test=1";
     std::thread joining([&] {
       Result<std::unique_ptr<WorkerJob>> joined = WorkerJob::Join(parameters);
-      if (joined.ok()) job = std::move(*joined);
-      else ADD_FAILURE() << joined.status().message();
+      if (joined.ok())
+        job = std::move(*joined);
+      else
+        ADD_FAILURE() << joined.status().message();
     });
     end = node.Admit();
     joining.join();
@@ -52,7 +54,9 @@ class TestWorker {
     return queue_.empty() && !busy_;
   }
   // Pumps the node's end too.
-  void Wait() { ASSERT_TRUE(end->Wait([&] { return Idle(); })); }
+  void Wait() {
+    ASSERT_TRUE(end->Wait([&] { return Idle(); }));
+  }
 
   // ---- On the trainer's thread, or while it is idle ----
   void Next() {

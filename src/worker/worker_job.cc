@@ -19,10 +19,10 @@ namespace {
 // A peer that dies while it is written to must not end this process. The library's own sends never raise it; the
 // program's communication library may.
 void IgnoreSigpipe() {
-  struct sigaction now{};
+  struct sigaction now {};
   if (::sigaction(SIGPIPE, nullptr, &now) != 0) return;
   if ((now.sa_flags & SA_SIGINFO) || now.sa_handler != SIG_DFL) return;
-  struct sigaction ignore{};
+  struct sigaction ignore {};
   ignore.sa_handler = SIG_IGN;
   ::sigaction(SIGPIPE, &ignore, nullptr);
 }

@@ -69,7 +69,7 @@ class WorkerJob {
   uint64_t total_steps_ = 0;
   std::string fingerprint_;
   std::unique_ptr<RecordFile> step_log_;
-  std::atomic<bool> grow_step_log_{false};     // asked for
+  std::atomic<bool> grow_step_log_{false};      // asked for
   std::atomic<int64_t> grow_not_before_ns_{0};  // on a full disk, once a second
   RegisteredState state_;
   std::unique_ptr<Protocol> protocol_;

@@ -105,9 +105,7 @@ TEST(WorkerRegister, BadShards_AreRefusedByName) {
 TEST(WorkerRegister, AfterTheFirstStep_IsRefused) {
   Running job(1);
   char byte = 0;
-  job.On(0, [&](TestWorker& w) {
-    EXPECT_EQ(w.job->RegisterMemory({"late", 1, "all"}, &byte).code(), Code::kInvalid);
-  });
+  job.On(0, [&](TestWorker& w) { EXPECT_EQ(w.job->RegisterMemory({"late", 1, "all"}, &byte).code(), Code::kInvalid); });
 }
 
 TEST(WorkerCalls, OutOfOrder_AreErrors) {
@@ -242,7 +240,7 @@ TEST_F(CApi, WholeLife_AndWhatItForbids) {
           if (locum_join(&raw, &second) != LOCUM_E_INVALID) ::_exit(10);
           uint64_t value = 7;
           job.Register("value", &value, sizeof value);
-          struct sigaction action{};
+          struct sigaction action {};
           ::sigaction(SIGPIPE, nullptr, &action);
           if (action.sa_handler != SIG_IGN) ::_exit(11);
           int steps = 0;

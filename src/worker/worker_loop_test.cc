@@ -86,9 +86,7 @@ TEST(WorkerLoop, StopRace_OneSideSeesTheOther) {
     if (starting < wanted) {
       // Not begun when it was looked at: it must park, and never begin.
       ASSERT_TRUE(job[0].end->Wait([&] { return page->starting.load() == wanted; }));
-      ASSERT_TRUE(job[0].end->Wait([&] {
-        return page->position.load() == static_cast<uint32_t>(Position::kParked);
-      }));
+      ASSERT_TRUE(job[0].end->Wait([&] { return page->position.load() == static_cast<uint32_t>(Position::kParked); }));
       EXPECT_FALSE(job[0].Idle());
     }
     page->stop_at.store(kMaxStep);
@@ -205,9 +203,8 @@ TEST(WorkerLoop, Broken_IsReportedAndParksUntilTheNextGeneration) {
     EXPECT_TRUE(w->job->Broken("connection reset by rank 3").ok());
     w->Next();
   });
-  ASSERT_TRUE(job[0].end->Wait([&] {
-    return job[0].end->state.broken == Generation(1) && job[0].end->state.position == Position::kParked;
-  }));
+  ASSERT_TRUE(job[0].end->Wait(
+      [&] { return job[0].end->state.broken == Generation(1) && job[0].end->state.position == Position::kParked; }));
   EXPECT_EQ(job[0].end->state.broken_why, "connection reset by rank 3");
   EXPECT_EQ(job[0].end->state.broken_step, Step(0));
   Conductor conductor(job.ranks);
@@ -222,9 +219,8 @@ TEST(WorkerLoop, Broken_IsReportedAndParksUntilTheNextGeneration) {
 TEST(WorkerLoop, Connected_IsReported) {
   Running job(1);
   job.On(0, [](TestWorker& w) { EXPECT_TRUE(w.job->Connected().ok()); });
-  EXPECT_TRUE(job[0].end->Wait([&] {
-    return job[0].end->state.connected == Generation(1) && job[0].end->state.connected_ns > 0;
-  }));
+  EXPECT_TRUE(job[0].end->Wait(
+      [&] { return job[0].end->state.connected == Generation(1) && job[0].end->state.connected_ns > 0; }));
 }
 
 TEST(WorkerLoop, Abort_IsCalledOnceAndOnlyOutsideNextStep) {

@@ -66,7 +66,9 @@ std::string RunJob(int victim) {
   const std::string steps = "60", step_ms = victim < 0 ? "0" : "3";
   for (uint64_t i = 0; i < 4; ++i) processes.push_back(std::make_unique<Process>(node, 50 + i, steps, step_ms));
   std::vector<Process*> ranks = {processes[0].get(), processes[1].get(), processes[2].get()};
-  const auto ends = [&] { return std::vector<NodeEnd*>{ranks[0]->end.get(), ranks[1]->end.get(), ranks[2]->end.get()}; };
+  const auto ends = [&] {
+    return std::vector<NodeEnd*>{ranks[0]->end.get(), ranks[1]->end.get(), ranks[2]->end.get()};
+  };
   EXPECT_TRUE(processes[3]->end->Wait([&] { return processes[3]->end->info.has_value(); }));
   Conductor(ends()).Start();
   uint64_t generation = 1;

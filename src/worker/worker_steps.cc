@@ -11,7 +11,8 @@
 namespace locum {
 
 uint64_t StepSeed(uint64_t job_seed, Step step, Rank rank) {
-  return Mix64(Mix64(Mix64(job_seed + 0x9e3779b97f4a7c15ull) ^ step.value) + 0x9e3779b97f4a7c15ull * (rank.value + 1ull));
+  return Mix64(Mix64(Mix64(job_seed + 0x9e3779b97f4a7c15ull) ^ step.value) +
+               0x9e3779b97f4a7c15ull * (rank.value + 1ull));
 }
 
 void WorkerJob::SetPosition(Position position, int64_t now_ns) {

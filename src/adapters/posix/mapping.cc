@@ -21,7 +21,8 @@ Mapping& Mapping::operator=(Mapping&& other) noexcept {
 }
 
 Result<Mapping> Mapping::Shared(int fd, uint64_t offset, size_t bytes) {
-  void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, static_cast<off_t>(offset));
+  void* data =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, static_cast<off_t>(offset));
   if (data == MAP_FAILED) return ErrnoStatus(errno, "mapping " + std::to_string(bytes) + " bytes");
   ::madvise(data, bytes, MADV_DONTFORK);
   Mapping mapping;
@@ -55,7 +56,7 @@ Result<OwnedFd> MakeSharedMemory(const char* name, size_t bytes) {
 }
 
 Status CheckSharedMemory(int fd, size_t bytes) {
-  struct stat info{};
+  struct stat info {};
   if (::fstat(fd, &info) != 0) return ErrnoStatus(errno, "fstat");
   if (static_cast<uint64_t>(info.st_size) < bytes) {
     return Invalid("shared memory of " + std::to_string(info.st_size) + " bytes, needed are " + std::to_string(bytes));

@@ -106,8 +106,10 @@ Result<bool> SendPacket(int fd, std::string_view bytes, const std::vector<int>& 
     switch (errno) {
       case EINTR: continue;
       case EAGAIN: return false;
-      case EPIPE: case ECONNRESET: case ENOTCONN: case ECONNREFUSED:
-        return Unavailable(std::string("the other side is gone: ") + std::strerror(errno));
+      case EPIPE:
+      case ECONNRESET:
+      case ENOTCONN:
+      case ECONNREFUSED: return Unavailable(std::string("the other side is gone: ") + std::strerror(errno));
       case EMSGSIZE:
         return Invalid("a message of " + std::to_string(bytes.size()) +
                        " bytes does not fit the socket; raise net.core.wmem_max to twice that");

@@ -1,7 +1,7 @@
 #include "adapters/posix/seqpacket.h"
 
-#include <gtest/gtest.h>
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <sys/socket.h>
 
 #include "adapters/posix/mapping.h"

@@ -14,7 +14,8 @@ std::string FormatAddress(const HostPort& address) {
 }
 
 Result<HostPort> ParseAddress(const std::string& text) {
-  const Status bad = Invalid("'" + text.substr(0, 128) + "' is not an address; write it as 192.0.2.1:7000 or [2001:db8::1]:7000");
+  const Status bad =
+      Invalid("'" + text.substr(0, 128) + "' is not an address; write it as 192.0.2.1:7000 or [2001:db8::1]:7000");
   const size_t colon = text.rfind(':');
   if (colon == std::string::npos || colon == 0) return bad;
   HostPort v;

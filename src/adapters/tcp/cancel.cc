@@ -18,7 +18,8 @@ Cancel::~Cancel() {
 void Cancel::Set() {
   if (set_.exchange(true, std::memory_order_acq_rel)) return;
   const uint64_t one = 1;
-  if (fd_ >= 0) [[maybe_unused]] ssize_t n = ::write(fd_, &one, sizeof one);
+  if (fd_ >= 0) [[maybe_unused]]
+    ssize_t n = ::write(fd_, &one, sizeof one);
 }
 
 }  // namespace locum

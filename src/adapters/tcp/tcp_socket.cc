@@ -36,11 +36,16 @@ Status WaitFor(int fd, short events, Time deadline, const Cancel* cancel, const 
 Status Failed(int error, const char* what) {
   const std::string text = std::string(what) + ": " + std::strerror(error);
   switch (error) {
-    case ECONNREFUSED: case ECONNRESET: case EPIPE: case EHOSTUNREACH: case ENETUNREACH: case ETIMEDOUT:
-    case ENETDOWN: case EHOSTDOWN: case ECONNABORTED:
-      return Unavailable(text);
-    default:
-      return Internal(text);
+    case ECONNREFUSED:
+    case ECONNRESET:
+    case EPIPE:
+    case EHOSTUNREACH:
+    case ENETUNREACH:
+    case ETIMEDOUT:
+    case ENETDOWN:
+    case EHOSTDOWN:
+    case ECONNABORTED: return Unavailable(text);
+    default: return Internal(text);
   }
 }
 

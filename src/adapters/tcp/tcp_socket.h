@@ -59,8 +59,7 @@ class TcpListener {
  public:
   TcpListener() = default;
   ~TcpListener();
-  TcpListener(TcpListener&& other) noexcept
-      : fd_(std::exchange(other.fd_, -1)), address_(std::move(other.address_)) {}
+  TcpListener(TcpListener&& other) noexcept : fd_(std::exchange(other.fd_, -1)), address_(std::move(other.address_)) {}
   TcpListener& operator=(TcpListener&& other) noexcept;
 
   // Port 0 lets the kernel choose; address() has the choice.

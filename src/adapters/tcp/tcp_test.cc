@@ -26,8 +26,8 @@ TEST(Address, Forms_AreParsedAndWritten) {
   EXPECT_EQ(*ParseAddress("[::1]:65535"), (HostPort{"::1", 65535}));
   EXPECT_EQ(FormatAddress({"::1", 7}), "[::1]:7");
   EXPECT_EQ(FormatAddress({"10.0.0.1", 7}), "10.0.0.1:7");
-  for (const char* bad : {"", ":", "localhost:80", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", "127.0.0.1:8x", "::1:80",
-                          "[]:80", "127.0.0.1:-1", "[::1:80"}) {
+  for (const char* bad : {"", ":", "localhost:80", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", "127.0.0.1:8x",
+                          "::1:80", "[]:80", "127.0.0.1:-1", "[::1:80"}) {
     EXPECT_FALSE(ParseAddress(bad).ok()) << bad;
   }
 }
