@@ -6,6 +6,14 @@ if(LOCUM_SANITIZE)
   add_compile_options(-fsanitize=${LOCUM_SANITIZE} -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${LOCUM_SANITIZE})
 endif()
+if(LOCUM_FUZZERS)
+  add_compile_options(-fsanitize=fuzzer-no-link)  # the fuzzers see which way the libraries' code went
+endif()
+
+if(LOCUM_FUZZERS)  # coverage everywhere, so that the fuzzer sees into the layers
+  add_compile_options(-fsanitize=fuzzer-no-link)
+  add_link_options(-fsanitize=fuzzer-no-link)
+endif()
 
 find_program(LOCUM_MOLD mold)
 if(LOCUM_MOLD)
@@ -13,8 +21,12 @@ if(LOCUM_MOLD)
 endif()
 find_program(LOCUM_CCACHE ccache)
 if(LOCUM_CCACHE)
-  set(CMAKE_C_COMPILER_LAUNCHER ${LOCUM_CCACHE})
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${LOCUM_CCACHE})
+  # Paths relative to the source tree, so that another checkout of the same sources finds what this one compiled;
+  # the sloppiness is what precompiled headers need.
+  set(launcher ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
+      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${LOCUM_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
 endif()
 
 # locum_layer(name): a static library of all sources of this folder but its tests.

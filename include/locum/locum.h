@@ -110,7 +110,8 @@ typedef struct locum_step {
   uint64_t data_position;  /* step * world_size + rank: which piece of the data this rank takes */
 } locum_step;
 
-/* 1: train this step. 0: the job has reached its last step; call locum_finish. Negative: an error, the worker must
+/* 1: train this step. 0: the job has reached its last step; call locum_finish; `step`, `generation`, `rank` and
+ * `world_size` tell where, `rank` is UINT32_MAX on a spare that was never needed. Negative: an error, the worker must
  * end. Blocks while a recovery or a planned move runs, and on a spare until it is needed. */
 LOCUM_API int locum_next_step(locum_job* job, locum_step* step);
 

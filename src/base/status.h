@@ -72,6 +72,7 @@ class [[nodiscard]] Result {
     return std::move(*value_);
   }
   T* operator->() { return &value(); }
+  const T* operator->() const { return &value(); }
   T& operator*() & { return value(); }
   const T& operator*() const& { return value(); }
 

@@ -24,6 +24,24 @@ struct Candidate {
   std::vector<const HeldCopy*> copies;
 };
 
+struct Range {
+  Step lowest{0}, highest{kMaxStep};
+  bool Contains(Step s) const { return lowest <= s && s <= highest; }
+};
+
+// The states held by members of the newest generation that ran. A copy from an older one counts beside them only
+// if it is just as new: it may be right and still be far behind.
+Range StepsOfNewest(const std::vector<HeldCopy>& copies, const std::vector<Recovered>& history) {
+  Range range{Step(kMaxStep), Step(0)};
+  for (const HeldCopy& copy : copies) {
+    if (!InLineage(copy.holding, history)) continue;
+    if (!history.empty() && copy.holding.generation < history.back().generation) continue;
+    range.lowest = std::min(range.lowest, copy.holding.step);
+    range.highest = std::max(range.highest, copy.holding.step);
+  }
+  return range.highest < range.lowest ? Range{} : range;
+}
+
 Step Choose(const std::map<Step, Candidate>& candidates, bool anyone_done) {
   // Whoever has called Finish holds the last state and cannot go back; so that is where all meet.
   if (anyone_done) return candidates.rbegin()->first;
@@ -40,8 +58,9 @@ Result<RecoveryPlan> PlanRecovery(const std::vector<HeldCopy>& copies, const std
   std::map<Step, Candidate> candidates;
   std::map<Incarnation, const HeldCopy*> good;
   bool anyone_done = false;
+  const Range live = StepsOfNewest(copies, history);
   for (const HeldCopy& copy : copies) {
-    if (!InLineage(copy.holding, history)) continue;
+    if (!InLineage(copy.holding, history) || !live.Contains(copy.holding.step)) continue;
     Candidate& c = candidates[copy.holding.step];
     c.domains.insert(copy.domain);
     c.copies.push_back(&copy);

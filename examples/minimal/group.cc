@@ -1,0 +1,152 @@
+#include "group.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+
+namespace {
+
+constexpr int kTickMs = 20;          // how often a wait looks whether it was aborted
+constexpr int kPatienceTicks = 3000;  // 60 s
+
+// Exactly `bytes` in or out; false when the connection breaks or `aborted` is set.
+template <class Io>
+bool Move(int fd, char* data, size_t bytes, short events, const std::atomic<bool>& aborted, Io io) {
+  for (int ticks = 0; bytes > 0;) {
+    if (aborted) return false;
+    const ssize_t n = io(fd, data, bytes);
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) return false;
+    if (n > 0) {
+      data += n;
+      bytes -= static_cast<size_t>(n);
+      ticks = 0;
+      continue;
+    }
+    pollfd wait{fd, events, 0};
+    if (poll(&wait, 1, kTickMs) == 0 && ++ticks > kPatienceTicks) return false;
+  }
+  return true;
+}
+
+bool Send(int fd, const void* data, size_t bytes, const std::atomic<bool>& aborted) {
+  return Move(fd, static_cast<char*>(const_cast<void*>(data)), bytes, POLLOUT, aborted, [](int s, char* at, size_t n) {
+    return send(s, at, n, MSG_NOSIGNAL | MSG_DONTWAIT);
+  });
+}
+
+bool Receive(int fd, void* data, size_t bytes, const std::atomic<bool>& aborted) {
+  return Move(fd, static_cast<char*>(data), bytes, POLLIN, aborted,
+              [](int s, char* at, size_t n) { return recv(s, at, n, MSG_DONTWAIT); });
+}
+
+bool ToAddress(const std::string& host, int port, sockaddr_storage* out, socklen_t* size) {
+  sockaddr_in v4{};
+  sockaddr_in6 v6{};
+  if (inet_pton(AF_INET, host.c_str(), &v4.sin_addr) == 1) {
+    v4.sin_family = AF_INET;
+    v4.sin_port = htons(static_cast<uint16_t>(port));
+    std::memcpy(out, &v4, *size = sizeof v4);
+    return true;
+  }
+  if (inet_pton(AF_INET6, host.c_str(), &v6.sin6_addr) == 1) {
+    v6.sin6_family = AF_INET6;
+    v6.sin6_port = htons(static_cast<uint16_t>(port));
+    std::memcpy(out, &v6, *size = sizeof v6);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void Group::Close() {
+  for (int fd : sockets_) {
+    if (fd < 0) continue;
+    shutdown(fd, SHUT_RDWR);
+    close(fd);
+  }
+  sockets_.clear();
+}
+
+void Group::Abort() { aborted_ = true; }
+
+bool Group::Connect(locum::Job& job, const locum::TrainStep& step) {
+  using std::chrono::seconds;
+  Close();
+  aborted_ = false;
+  root_ = step.rank == 0;
+  if (step.world_size == 1) return true;
+  const int one = 1;
+  if (step.rank == 0) {
+    int listener = -1;
+    std::string port;
+    const bool listening = Listen(job.Address(), &listener, &port) && job.StoreSet("rank0", port);
+    sockets_.assign(step.world_size - 1, -1);
+    for (uint32_t missing = step.world_size - 1; listening && missing > 0 && !aborted_;) {
+      pollfd wait{listener, POLLIN, 0};
+      if (poll(&wait, 1, kTickMs) <= 0) continue;
+      const int fd = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
+      if (fd < 0) continue;
+      uint32_t rank = 0;
+      setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+      if (Receive(fd, &rank, sizeof rank, aborted_) && rank >= 1 && rank < step.world_size && sockets_[rank - 1] < 0) {
+        sockets_[rank - 1] = fd;
+        --missing;
+      } else {
+        close(fd);
+      }
+    }
+    if (listener >= 0) close(listener);
+    for (int fd : sockets_) {
+      if (fd < 0) return false;
+    }
+    return true;
+  }
+  const std::optional<std::string> where = job.StoreGet("rank0", seconds(60));
+  if (!where) return false;
+  const size_t space = where->find(' ');
+  sockaddr_storage address{};
+  socklen_t size = 0;
+  if (!ToAddress(where->substr(0, space), std::stoi(where->substr(space + 1)), &address, &size)) return false;
+  sockets_.push_back(socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  setsockopt(sockets_[0], IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+  const uint32_t rank = step.rank;
+  return connect(sockets_[0], reinterpret_cast<sockaddr*>(&address), size) == 0 &&
+         Send(sockets_[0], &rank, sizeof rank, aborted_);
+}
+
+bool Group::Listen(const std::string& host, int* listener, std::string* address) {
+  sockaddr_storage raw{};
+  socklen_t size = 0;
+  if (!ToAddress(host, 0, &raw, &size)) return false;
+  *listener = socket(raw.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (bind(*listener, reinterpret_cast<sockaddr*>(&raw), size) != 0 || listen(*listener, 64) != 0) return false;
+  getsockname(*listener, reinterpret_cast<sockaddr*>(&raw), &size);
+  // The port is at the same place in both families.
+  *address = host + " " + std::to_string(ntohs(reinterpret_cast<sockaddr_in*>(&raw)->sin_port));
+  return true;
+}
+
+bool Group::AllReduce(std::vector<double>& values) {
+  if (aborted_) return false;
+  const size_t bytes = values.size() * sizeof(double);
+  if (!root_) {
+    return Send(sockets_[0], values.data(), bytes, aborted_) && Receive(sockets_[0], values.data(), bytes, aborted_);
+  }
+  std::vector<double> other(values.size());
+  for (int fd : sockets_) {
+    if (!Receive(fd, other.data(), bytes, aborted_)) return false;
+    for (size_t i = 0; i < values.size(); ++i) values[i] += other[i];
+  }
+  for (int fd : sockets_) {
+    if (!Send(fd, values.data(), bytes, aborted_)) return false;
+  }
+  return true;
+}

@@ -1,0 +1,19 @@
+// What every fuzz target offers besides its entry: inputs from which others are derived, at least one for each
+// kind of message. A target aborts when a property does not hold.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/check.h"
+#include "base/word.h"
+
+std::vector<std::string> FuzzSeeds();
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+
+inline std::string_view FuzzText(const uint8_t* data, size_t size) {
+  return {reinterpret_cast<const char*>(data), size};
+}

@@ -1,0 +1,151 @@
+#include "sim/faults.h"
+
+#include <algorithm>
+
+namespace locum::sim {
+
+namespace {
+
+constexpr Duration Ms(int64_t ms) { return std::chrono::milliseconds(ms); }
+
+class Run {
+ public:
+  explicit Run(uint64_t seed) : random_(seed ^ 0x5eed), cluster_(Spec(seed), Settings(seed)) {}
+
+  RunResult Do() {
+    const Time quiet = Time{} + Ms(static_cast<int64_t>(2000 + random_.Below(6000)));
+    while (cluster_.now() < quiet && !cluster_.ended()) {
+      cluster_.RunFor(Ms(static_cast<int64_t>(1 + random_.Below(random_.OneIn(3) ? 20 : 800))));
+      if (!cluster_.ended()) Fault();
+      lost_all_ |= cluster_.StateLost();
+    }
+    Heal();
+    const bool finished = cluster_.RunUntil([&] { return cluster_.ended(); }, std::chrono::seconds(600));
+    result_.generations = cluster_.coordinator_up() ? cluster_.View().generation.value : 0;
+    result_.notes = cluster_.notes();
+    if (!cluster_.violations().empty()) {
+      result_.what = cluster_.violations().front();
+    } else if (!finished) {
+      result_.what = "the job has not ended: " + std::string(JobPhaseName(cluster_.View().phase)) + ", waiting for '" +
+                     cluster_.View().waiting_for + "'\n" + cluster_.Describe();
+    } else if (cluster_.exit_status() != 0 && !lost_all_ && !Finishing()) {
+      result_.what = "the job failed: " + cluster_.View().reason;
+    } else {
+      result_.ok = true;
+    }
+    return result_;
+  }
+
+ private:
+  static JobSpec Spec(uint64_t seed) {
+    Random r(seed);
+    JobSpec spec;
+    spec.job = "sim";
+    spec.command = {"train"};
+    spec.nodes = static_cast<uint32_t>(2 + r.Below(4));
+    spec.spares = static_cast<uint32_t>(r.Below(3));
+    spec.workers_per_node = static_cast<uint32_t>(1 + r.Below(2));
+    spec.seed = seed;
+    return spec;
+  }
+  static Options Settings(uint64_t seed) {
+    Random r(seed ^ 77);
+    Options options;
+    options.seed = seed;
+    options.steps = 30 + r.Below(100);
+    options.compute = Ms(static_cast<int64_t>(1 + r.Below(60)));
+    options.update = Ms(static_cast<int64_t>(1 + r.Below(10)));
+    return options;
+  }
+
+  // Nodes whose workers hold the job's state now.
+  uint32_t Holders() const {
+    std::set<std::string> holders;
+    for (const RankView& rank : cluster_.View().ranks) {
+      if (!rank.node.empty() && cluster_.NodeUp(rank.node) && !cluster_.LinkCut(rank.node)) holders.insert(rank.node);
+    }
+    return static_cast<uint32_t>(holders.size());
+  }
+
+  void Fault() {
+    ++result_.faults;
+    const auto names = cluster_.NodeNames();
+    const std::string name = names[random_.Below(names.size())];
+    const bool up = cluster_.coordinator_up();
+    // Killing the last copy is a loss that no one can mend; the script tests cover it.
+    const bool running = up && cluster_.View().phase == JobPhase::kRunning && Holders() >= 2;
+    switch (random_.Below(10)) {
+      case 0:
+      case 1:
+        if (running && cluster_.NodeUp(name)) cluster_.KillNode(name);
+        break;
+      case 2:
+        if (!cluster_.NodeUp(name)) cluster_.StartNode(name);
+        break;
+      case 3:
+        if (running && random_.OneIn(2)) cluster_.KillWorker(RandomRank());
+        break;
+      case 4:
+        if (running && !cluster_.LinkCut(name)) cluster_.CutLink(name);
+        break;
+      case 5:
+        if (cluster_.LinkCut(name)) cluster_.HealLink(name);
+        break;
+      case 6:
+        if (cluster_.NodeUp(name)) cluster_.KillAgent(name);
+        break;
+      case 7:
+        if (up && random_.OneIn(3)) {
+          cluster_.KillCoordinator();
+        } else if (!up) {
+          cluster_.StartCoordinator();
+        }
+        break;
+      case 8:
+        if (up && random_.OneIn(4)) cluster_.PauseCoordinator(Ms(static_cast<int64_t>(random_.Below(3000))));
+        break;
+      case 9:
+        if (up) (void)cluster_.Failback(name);
+        break;
+    }
+  }
+
+  // A worker that is killed after the end is on record spoils the exit status, not the result.
+  bool Finishing() const {
+    return std::any_of(cluster_.notes().begin(), cluster_.notes().end(),
+                       [](const TimedNote& n) { return n.note.name == "job_finishing"; });
+  }
+
+  Rank RandomRank() {
+    const auto ranks = cluster_.View().ranks;
+    return ranks.empty() ? Rank(0) : ranks[random_.Below(ranks.size())].rank;
+  }
+
+  void Heal() {
+    if (!cluster_.coordinator_up() && !cluster_.ended()) cluster_.StartCoordinator();
+    for (const std::string& name : cluster_.NodeNames()) {
+      if (cluster_.LinkCut(name)) cluster_.HealLink(name);
+      if (!cluster_.ended() && !cluster_.NodeUp(name)) cluster_.StartNode(name);
+    }
+  }
+
+  Random random_;
+  Cluster cluster_;
+  RunResult result_;
+  bool lost_all_ = false;
+};
+
+}  // namespace
+
+RunResult RunWithFaults(uint64_t seed) { return Run(seed).Do(); }
+
+std::string ToText(const TimedNote& note) {
+  std::string text = std::to_string(note.when.ns / 1000) + " us " + note.note.name;
+  if (!note.note.node.empty()) text += " " + note.note.node;
+  if (note.note.rank != kNoRank) text += " rank=" + std::to_string(note.note.rank.value);
+  text += " g=" + std::to_string(note.note.generation.value) + " s=" + std::to_string(note.note.step.value);
+  if (!note.note.reason.empty()) text += " (" + note.note.reason + ")";
+  return text;
+}
+
+}  // namespace locum::sim

@@ -1,0 +1,74 @@
+// What must hold between values, whoever set them.
+#include "adapters/config/config.h"
+
+namespace locum {
+namespace {
+
+class Checker {
+ public:
+  explicit Checker(const Config& config) : config_(config) {}
+
+  // `longer` must be at least `factor` times `shorter`.
+  void AtLeast(const char* longer, Duration a, const char* shorter, Duration b, int factor, const char* why) {
+    if (!error_.ok() || a >= b * factor) return;
+    // The complaint goes to a value that was set; a default is at fault only when both are.
+    const char* blamed = config_.Has(longer) || !config_.Has(shorter) ? longer : shorter;
+    std::string need = factor == 1 ? "" : std::to_string(factor) + " times ";
+    error_ = Invalid(Where(blamed) + blamed + ": " + longer + " (" + FormatDuration(a) + Origin(longer) +
+                     ") must be at least " + need + shorter + " (" + FormatDuration(b) + Origin(shorter) + "): " + why);
+  }
+  void Positive(const char* key, Duration a) {
+    if (error_.ok() && a < std::chrono::milliseconds(1)) {
+      error_ = Invalid(Where(key) + key + ": " + FormatDuration(a) + " is less than 1ms");
+    }
+  }
+  void Fail(const char* key, const std::string& why) {
+    if (error_.ok()) error_ = Invalid(Where(key) + key + ": " + why);
+  }
+  Status error() const { return error_; }
+
+ private:
+  std::string Where(const char* key) const { return config_.Has(key) ? config_.origin.at(key) + ": " : ""; }
+  std::string Origin(const char* key) const { return config_.Has(key) ? "" : ", the default"; }
+  const Config& config_;
+  Status error_;
+};
+
+}  // namespace
+
+Status CheckConfig(const Config& config) {
+  const Timeouts& t = config.timeouts;
+  Checker check(config);
+  check.Positive("timeouts.heartbeat", t.heartbeat);
+  check.Positive("timeouts.silence", t.silence);
+  check.Positive("timeouts.freeze", t.freeze);
+  check.Positive("timeouts.collective", t.collective);
+  check.Positive("timeouts.park", t.park);
+  check.Positive("timeouts.join", t.join);
+  check.Positive("timeouts.hang", t.hang);
+  check.Positive("timeouts.finish", t.finish);
+  check.AtLeast("timeouts.silence", t.silence, "timeouts.heartbeat", t.heartbeat, 3,
+                "a node whose report is late once would look dead");
+  check.AtLeast("timeouts.culprit_grace", t.culprit_grace, "timeouts.lost_stream_grace", t.lost_stream_grace, 1,
+                "the same members would be tried again before a lost node is failed");
+  check.AtLeast("timeouts.park", t.park, "timeouts.collective", t.collective, 1,
+                "a rank could be killed for not parking while it may still leave its collective");
+  check.AtLeast("timeouts.join", t.join, "timeouts.gather", t.gather, 1,
+                "the start would be given up while it still waits for spares");
+  check.AtLeast("timeouts.hang", t.hang, "timeouts.silence", t.silence, 1,
+                "a rank would count as hung before its node counts as silent");
+  check.AtLeast("timeouts.finish", t.finish, "timeouts.grace", t.grace, 1,
+                "the end would be given up while workers still have time to leave");
+  check.AtLeast("run.restart_delay_max", config.restart_delay_max, "run.restart_delay", config.restart_delay, 1,
+                "the delay grows up to it");
+  if (config.Has("coordinator.listen") && config.Has("coordinator.interface")) {
+    check.Fail("coordinator.interface", "is set together with coordinator.listen, which names the address already");
+  }
+  if (config.Has("coordinator.listen") && config.Has("coordinator.port")) {
+    check.Fail("coordinator.port", "is set together with coordinator.listen, which names the port already");
+  }
+  if (config.Has("job.command") && config.command.empty()) check.Fail("job.command", "is empty");
+  return check.error();
+}
+
+}  // namespace locum

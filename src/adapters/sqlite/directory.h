@@ -1,0 +1,32 @@
+// DIR itself: on what it may lie, and who holds it.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+
+namespace locum {
+
+inline constexpr const char* kLockFile = "lock";
+
+// The name of a network or user-space file system by its statfs magic; null for any other.
+const char* UnsafeFilesystem(long magic);
+
+// kInvalid when `dir` lies on a file system whose locks and syncs cannot be relied on.
+Status CheckFilesystem(const std::string& dir);
+
+// Held by the one coordinator of a DIR for as long as it lives; the kernel lets go of it when the process ends.
+class DirectoryLock {
+ public:
+  // kRefused when another process holds it.
+  static Result<DirectoryLock> Take(const std::string& dir);
+  DirectoryLock(DirectoryLock&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
+  DirectoryLock& operator=(DirectoryLock&&) = delete;
+  ~DirectoryLock();
+
+ private:
+  explicit DirectoryLock(int fd) : fd_(fd) {}
+  int fd_;
+};
+
+}  // namespace locum

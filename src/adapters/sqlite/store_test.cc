@@ -1,0 +1,226 @@
+#include "adapters/sqlite/store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sqlite3.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "adapters/sqlite/directory.h"
+
+namespace locum {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct TempDir {
+  TempDir() { LOCUM_CHECK(::mkdtemp(path.data()) != nullptr); }
+  ~TempDir() { std::filesystem::remove_all(path); }
+  std::string path = "/tmp/locum-store-XXXXXX";
+};
+
+PersistentState SomeState() {
+  PersistentState s;
+  s.spec.job = "20261201-101500-3f2a";
+  s.spec.command = {"python3", "train.py", "", "--text=a b\n\xff"};
+  s.spec.nodes = 4;
+  s.spec.spares = 1;
+  s.spec.workers_per_node = 2;
+  s.spec.seed = UINT64_MAX;
+  s.spec.timeouts.silence = std::chrono::milliseconds(1234);
+  s.term = Term(3);
+  s.cluster = Incarnation(0xfedcba9876543210);
+  s.phase = JobPhase::kRecovering;
+  s.generation = Generation(5);
+  s.recovery_step = Step(812);
+  s.recovery_fixed = true;
+  s.ranks = {{Rank(0), "node-0", "node-0", Slot(0), Incarnation(1)}, {Rank(1), "node-4", "node-1", Slot(1), Incarnation(2)}};
+  s.nodes = {{"node-0", NodeState::kHealthy, Role::kActive, Incarnation(UINT64_MAX)},
+             {"node-1", NodeState::kQuarantined, Role::kNone, Incarnation(8)}};
+  s.exit_status = 3;
+  s.reason = "why";
+  return s;
+}
+
+void ExpectSame(const PersistentState& a, const PersistentState& b) {
+  EXPECT_EQ(a.spec.job, b.spec.job);
+  EXPECT_EQ(a.spec.command, b.spec.command);
+  EXPECT_EQ(a.spec.nodes, b.spec.nodes);
+  EXPECT_EQ(a.spec.spares, b.spec.spares);
+  EXPECT_EQ(a.spec.workers_per_node, b.spec.workers_per_node);
+  EXPECT_EQ(a.spec.seed, b.spec.seed);
+  EXPECT_EQ(a.spec.timeouts.silence, b.spec.timeouts.silence);
+  EXPECT_EQ(a.spec.timeouts.finish, b.spec.timeouts.finish);
+  EXPECT_EQ(a.term, b.term);
+  EXPECT_EQ(a.cluster, b.cluster);
+  EXPECT_EQ(a.phase, b.phase);
+  EXPECT_EQ(a.generation, b.generation);
+  EXPECT_EQ(a.recovery_step, b.recovery_step);
+  EXPECT_EQ(a.recovery_fixed, b.recovery_fixed);
+  EXPECT_EQ(a.ranks, b.ranks);
+  EXPECT_EQ(a.nodes, b.nodes);
+  EXPECT_EQ(a.exit_status, b.exit_status);
+  EXPECT_EQ(a.reason, b.reason);
+}
+
+void ExecSql(const std::string& path, const char* sql) {
+  sqlite3* db = nullptr;
+  ASSERT_EQ(sqlite3_open(path.c_str(), &db), SQLITE_OK);
+  EXPECT_EQ(sqlite3_exec(db, sql, nullptr, nullptr, nullptr), SQLITE_OK) << sqlite3_errmsg(db);
+  sqlite3_close(db);
+}
+
+TEST(Store, New_HoldsNothing) {
+  TempDir dir;
+  auto store = Store::Open(dir.path);
+  ASSERT_TRUE(store.ok()) << store.status().message();
+  auto state = (*store)->Load();
+  ASSERT_TRUE(state.ok()) << state.status().message();
+  EXPECT_FALSE(state->has_value());
+}
+
+TEST(Store, SavedState_ComesBackAfterReopening) {
+  TempDir dir;
+  {
+    auto store = Store::Open(dir.path);
+    ASSERT_TRUE(store.ok());
+    ASSERT_TRUE((*store)->Save(PersistentState{}).ok());
+    ASSERT_TRUE((*store)->Save(SomeState()).ok());
+  }
+  auto store = Store::Open(dir.path);
+  ASSERT_TRUE(store.ok());
+  auto state = (*store)->Load();
+  ASSERT_TRUE(state.ok()) << state.status().message();
+  ASSERT_TRUE(state->has_value());
+  ExpectSame(**state, SomeState());
+}
+
+TEST(Store, Closed_LeavesOneFile) {
+  TempDir dir;
+  {
+    auto store = Store::Open(dir.path);
+    ASSERT_TRUE((*store)->Save(SomeState()).ok());
+  }
+  int files = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(dir.path)) ++files;
+  EXPECT_EQ(files, 1);
+}
+
+TEST(Store, OwnerKilled_EveryReturnedSaveIsThereWhole) {
+  TempDir dir;
+  int pipe_fd[2];
+  ASSERT_EQ(::pipe(pipe_fd), 0);
+  pid_t child = ::fork();
+  if (child == 0) {
+    auto store = Store::Open(dir.path);
+    if (!store.ok()) ::_exit(1);
+    PersistentState state = SomeState();
+    for (uint64_t term = 1;; ++term) {
+      state.term = Term(term);
+      state.generation = Generation(term);
+      for (Placement& p : state.ranks) p.worker = Incarnation(term);
+      if (!(*store)->Save(state).ok() || ::write(pipe_fd[1], &term, sizeof term) != sizeof term) ::_exit(1);
+    }
+  }
+  ::close(pipe_fd[1]);
+  uint64_t last = 0;
+  for (int i = 0; i < 20; ++i) ASSERT_EQ(::read(pipe_fd[0], &last, sizeof last), static_cast<ssize_t>(sizeof last));
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  while (::read(pipe_fd[0], &last, sizeof last) == static_cast<ssize_t>(sizeof last)) {
+  }
+  ::close(pipe_fd[0]);
+  auto store = Store::OpenToRead(dir.path);
+  ASSERT_TRUE(store.ok()) << store.status().message();
+  auto state = (*store)->Load();
+  ASSERT_TRUE(state.ok() && state->has_value());
+  EXPECT_GE((*state)->term.value, last);
+  EXPECT_LE((*state)->term.value, last + 1);
+  EXPECT_EQ((*state)->generation.value, (*state)->term.value);
+  for (const Placement& p : (*state)->ranks) EXPECT_EQ(p.worker.value, (*state)->term.value);
+}
+
+TEST(Store, OtherVersion_IsRefusedAndNotChanged) {
+  TempDir dir;
+  std::string path = dir.path + "/" + kStoreFile;
+  { ASSERT_TRUE(Store::Open(dir.path).ok()); }
+  ExecSql(path, "PRAGMA user_version=7");
+  auto store = Store::Open(dir.path);
+  ASSERT_FALSE(store.ok());
+  EXPECT_EQ(store.status().code(), Code::kRefused);
+  EXPECT_THAT(store.status().message(), HasSubstr("has store version 7; this locum (0.1.0) reads version 1"));
+}
+
+TEST(Store, OtherFile_IsRefused) {
+  TempDir dir;
+  std::ofstream(dir.path + "/" + kStoreFile) << "this is not a database, it is a text that is long enough";
+  auto store = Store::Open(dir.path);
+  ASSERT_FALSE(store.ok());
+  EXPECT_THAT(store.status().message(), HasSubstr("is not a Locum store"));
+  TempDir other;
+  ExecSql(other.path + "/" + kStoreFile, "CREATE TABLE t (x)");
+  store = Store::Open(other.path);
+  ASSERT_FALSE(store.ok());
+  EXPECT_THAT(store.status().message(), HasSubstr("is not a Locum store"));
+}
+
+TEST(Store, ImpossibleValues_AreCorrupt) {
+  for (const char* sql : {"UPDATE job SET phase='dancing'", "UPDATE job SET generation=-1", "UPDATE nodes SET role='x'",
+                          "UPDATE ranks SET slot=-3", "DELETE FROM timeouts WHERE name='hang'"}) {
+    TempDir dir;
+    {
+      auto store = Store::Open(dir.path);
+      ASSERT_TRUE((*store)->Save(SomeState()).ok());
+    }
+    ExecSql(dir.path + "/" + kStoreFile, sql);
+    auto store = Store::Open(dir.path);
+    ASSERT_TRUE(store.ok());
+    auto state = (*store)->Load();
+    ASSERT_FALSE(state.ok()) << sql;
+    EXPECT_EQ(state.status().code(), Code::kCorrupt) << sql;
+  }
+}
+
+TEST(Store, ReadBesideItsOwner_SeesTheNewestState) {
+  TempDir dir;
+  EXPECT_EQ(Store::OpenToRead(dir.path).status().code(), Code::kUnavailable);
+  auto owner = Store::Open(dir.path);
+  ASSERT_TRUE((*owner)->Save(SomeState()).ok());
+  auto reader = Store::OpenToRead(dir.path);
+  ASSERT_TRUE(reader.ok()) << reader.status().message();
+  ExpectSame(*(*reader)->Load().value(), SomeState());
+  PersistentState next = SomeState();
+  next.phase = JobPhase::kFinished;
+  ASSERT_TRUE((*owner)->Save(next).ok());
+  ExpectSame(*(*reader)->Load().value(), next);
+}
+
+TEST(Directory, SecondHolder_IsRefusedUntilTheFirstLetsGo) {
+  TempDir dir;
+  {
+    auto first = DirectoryLock::Take(dir.path);
+    ASSERT_TRUE(first.ok());
+    auto second = DirectoryLock::Take(dir.path);
+    ASSERT_FALSE(second.ok());
+    EXPECT_EQ(second.status().code(), Code::kRefused);
+  }
+  EXPECT_TRUE(DirectoryLock::Take(dir.path).ok());
+}
+
+TEST(Directory, NetworkFilesystems_AreNamed) {
+  for (long magic : {0x6969l, 0x517Bl, 0xFF534D42l, 0xFE534D42l, 0x01021997l, 0x00C36400l, 0x0BD00BD0l, 0x47504653l,
+                     0x65735546l}) {
+    EXPECT_NE(UnsafeFilesystem(magic), nullptr) << magic;
+  }
+  EXPECT_EQ(UnsafeFilesystem(0xEF53), nullptr);      // ext4
+  EXPECT_EQ(UnsafeFilesystem(0x01021994), nullptr);  // tmpfs
+  EXPECT_EQ(UnsafeFilesystem(0x58465342), nullptr);  // xfs
+}
+
+}  // namespace
+}  // namespace locum

@@ -1,0 +1,90 @@
+#include "cli/event_text.h"
+
+#include <cstdio>
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+namespace locum {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// The others are for the JSON.
+bool IsForPeople(const std::string& detail) { return detail == "state" || detail.rfind("rank_", 0) == 0; }
+
+// The local time of day of "2026-12-01T10:15:00.123456Z".
+std::string TimeOfDay(const std::string& text) {
+  std::tm parts{};
+  int micros = 0;
+  if (std::sscanf(text.c_str(), "%d-%d-%dT%d:%d:%d.%6d", &parts.tm_year, &parts.tm_mon, &parts.tm_mday, &parts.tm_hour,
+                  &parts.tm_min, &parts.tm_sec, &micros) != 7) {
+    return text;
+  }
+  parts.tm_year -= 1900;
+  parts.tm_mon -= 1;
+  std::time_t seconds = ::timegm(&parts);
+  std::tm local{};
+  ::localtime_r(&seconds, &local);
+  char out[32];
+  std::snprintf(out, sizeof out, "%02d:%02d:%02d.%03d", local.tm_hour, local.tm_min, local.tm_sec, micros / 1000);
+  return out;
+}
+
+bool EndsWith(const std::string& text, const std::string& tail) {
+  return text.size() >= tail.size() && text.compare(text.size() - tail.size(), tail.size(), tail) == 0;
+}
+
+std::string Figure(const std::string& key, int64_t value) {
+  char text[64];
+  double v = static_cast<double>(value);
+  if (EndsWith(key, "_ns")) {
+    std::snprintf(text, sizeof text, v < 1e6 ? " %.3f ms" : v < 1e10 ? " %.1f ms" : " %.0f ms", v / 1e6);
+    return key.substr(0, key.size() - 3) + text;
+  }
+  if (key == "bytes" || EndsWith(key, "_bytes")) {
+    std::snprintf(text, sizeof text, v < 1e6 ? " %.0f" : " %.1f MB", v < 1e6 ? v : v / 1e6);
+    return key + text;
+  }
+  if (EndsWith(key, "bytes_per_second")) {
+    std::snprintf(text, sizeof text, " %.1f MB/s", v / 1e6);
+    return "rate" + std::string(text);
+  }
+  return key + " " + std::to_string(value);
+}
+
+}  // namespace
+
+std::string EventText(const std::string& json_line) {
+  Json e = Json::parse(json_line, nullptr, false);
+  if (!e.is_object() || !e.contains("name") || !e["name"].is_string()) return json_line;
+  std::string about;
+  auto add = [&](const std::string& text) { about += (about.empty() ? "" : ", ") + text; };
+  auto number = [&](const char* key) { return e.contains(key) && e[key].is_number_integer() ? e[key].get<int64_t>() : 0; };
+  if (e.contains("node") && e["node"].is_string()) add(e["node"].get<std::string>());
+  if (e.contains("rank") && e["rank"].is_number_integer()) add("rank " + std::to_string(number("rank")));
+  if (number("generation") != 0) add("generation " + std::to_string(number("generation")));
+  if (number("step") != 0) add("step " + std::to_string(number("step")));
+  std::string line = TimeOfDay(e.value("time", "")) + "  " + e["name"].get<std::string>();
+  if (!about.empty()) line += "  " + about;
+  if (std::string reason = e.value("reason", ""); !reason.empty()) line += (about.empty() ? "  " : ": ") + reason;
+  if (e.contains("details") && e["details"].is_object()) {
+    for (const auto& [key, value] : e["details"].items()) {
+      if (IsForPeople(key) && value.is_string()) line += ", " + key + " " + value.get<std::string>();
+    }
+  }
+  std::string figures;
+  if (e.contains("figures") && e["figures"].is_object()) {
+    for (const auto& [key, value] : e["figures"].items()) {
+      // Points in time mean something to programs only.
+      if (key.rfind("last_", 0) == 0 && EndsWith(key, "_ns")) continue;
+      if (value.is_number_integer()) figures += (figures.empty() ? "" : ", ") + Figure(key, value.get<int64_t>());
+    }
+  }
+  if (!figures.empty()) line += " (" + figures + ")";
+  for (char& c : line) {
+    if (c == '\n' || c == '\r') c = ' ';
+  }
+  return line;
+}
+
+}  // namespace locum

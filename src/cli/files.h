@@ -1,0 +1,54 @@
+// Small things around files, directories and the token.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+
+namespace locum {
+
+inline constexpr const char* kTokenFile = "token";
+inline constexpr const char* kCoordinatorFile = "coordinator.json";
+inline constexpr const char* kStatusFile = "status.json";
+inline constexpr const char* kRunsDir = ".locum";
+inline constexpr const char* kLatest = "latest";
+inline constexpr const char* kTokenVariable = "LOCUM_TOKEN";
+
+Result<std::string> ReadFile(const std::string& path, size_t limit = 1u << 20);
+// The whole new content or the whole old one, whoever reads.
+Status WriteFileAtomically(const std::string& path, const std::string& content, unsigned mode);
+Status MakeDirectory(const std::string& path);  // with its parents
+// This program's file, to be started again.
+std::string OwnProgram();
+std::string AbsolutePath(const std::string& path);
+
+// From the kernel.
+std::string RandomHex(size_t bytes);
+uint64_t RandomNumber();  // not 0
+
+// "20261201-101500-3f2a", local time.
+std::string NewJobId();
+// Points ./.locum/latest at ./.locum/<job>.
+Status PointLatest(const std::string& job);
+
+// The text without white space at its end; refuses what cannot be a token.
+Result<std::string> ReadToken(const std::string& path);
+// From `file` when given, else from LOCUM_TOKEN, else from DIR/token when `dir` is given.
+Result<std::string> FindToken(const std::string& file, const std::string& dir);
+// As FindToken, but makes one when there is none, and leaves it in DIR/token, readable by the owner only.
+Result<std::string> EnsureToken(const std::string& file, const std::string& dir);
+
+// Where the shell would find it. The status code of the error is to be the exit status: kInvalid not found,
+// kRefused not executable.
+Result<std::string> FindProgram(const std::string& name);
+
+struct CoordinatorFile {
+  std::string address;
+  int pid = 0;
+  std::string job;
+  std::string version;
+};
+Status WriteCoordinatorFile(const std::string& dir, const CoordinatorFile& file);
+Result<CoordinatorFile> ReadCoordinatorFile(const std::string& dir);
+
+}  // namespace locum

@@ -1,0 +1,354 @@
+#include "cli/local_run.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+
+#include "adapters/eventlog/event_log.h"
+#include "adapters/sqlite/store.h"
+#include "cli/event_text.h"
+#include "cli/exit_codes.h"
+#include "cli/files.h"
+#include "cli/net.h"
+#include "cli/status_json.h"
+
+namespace locum {
+namespace {
+
+constexpr const char* kKeeperSocket = "keeper.sock";
+constexpr int kTurnMs = 40;
+constexpr auto kAddressDeadline = std::chrono::seconds(30);
+constexpr auto kCoordinatorDeadline = std::chrono::seconds(1);  // from SIGTERM to SIGKILL
+constexpr auto kBeyondGrace = std::chrono::milliseconds(700);   // for keepers, on top of the workers' grace
+constexpr auto kLeaveDeadline = std::chrono::seconds(5);        // on top of the grace, after the job's end
+constexpr auto kHurryDeadline = std::chrono::seconds(2);  // for keepers that were told twice
+constexpr auto kKillDeadline = std::chrono::seconds(5);
+constexpr auto kProven = std::chrono::seconds(60);              // a node that lived so long starts with the first delay
+constexpr uint32_t kMaxCoordinatorRestarts = 5;
+constexpr size_t kTailBytes = 2000;
+
+sigset_t WatchedSignals() {
+  sigset_t set;
+  ::sigemptyset(&set);
+  for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) ::sigaddset(&set, signal);
+  return set;
+}
+
+std::string HowItEnded(int status) {
+  if (WIFSIGNALED(status)) return "was killed by signal " + std::to_string(WTERMSIG(status));
+  return "ended with status " + std::to_string(WEXITSTATUS(status));
+}
+
+}  // namespace
+
+LocalRun::LocalRun(const RunArgs& args, std::string dir, std::string job, std::string token)
+    : args_(args), dir_(std::move(dir)), job_(std::move(job)), token_(std::move(token)),
+      output_([this](std::string_view bytes) { display_.Output(bytes); }) {
+  ::signal(SIGPIPE, SIG_IGN);
+  sigset_t set = WatchedSignals();
+  ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  signals_ = ::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+  LOCUM_CHECK(signals_ >= 0);
+  for (uint32_t i = 0; i < args.config.nodes + args.config.spares; ++i) {
+    Node& node = nodes_.emplace_back();
+    node.name = "node-" + std::to_string(i);
+    node.dir = dir_ + "/nodes/" + node.name;
+    node.delay = args.config.restart_delay;
+  }
+}
+
+LocalRun::~LocalRun() { ::close(signals_); }
+
+int LocalRun::Main() {
+  for (const Node& node : nodes_) {
+    if (Status made = MakeDirectory(node.dir); !made.ok()) return Complain(made.message(), kExitUsage);
+  }
+  if (!StartCoordinator(0)) return kExitFailed;
+  EnterPhase(Phase::kStarting, kAddressDeadline);
+  while (phase_ != Phase::kOver) {
+    pollfd fd{signals_, POLLIN, 0};
+    ::poll(&fd, 1, kTurnMs);
+    signalfd_siginfo info{};
+    while (::read(signals_, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
+      if (info.ssi_signo != SIGCHLD) OnSignal(static_cast<int>(info.ssi_signo));
+    }
+    for (const Children::Ended& ended : children_.Reap()) OnEnded(ended.pid, ended.status);
+    Advance();
+    Show();
+  }
+  ShowEnd();
+  Clean();
+  return status_;
+}
+
+bool LocalRun::StartCoordinator(int port) {
+  std::vector<std::string> words = {"coordinator"};
+  words.insert(words.end(), args_.passed_on.begin(), args_.passed_on.end());
+  words.insert(words.end(), {"--dir", dir_, "--job", job_, "--local-port", std::to_string(port), "--"});
+  words.insert(words.end(), args_.command.begin(), args_.command.end());
+  auto pid = children_.Start(words, dir_ + "/coordinator.log");
+  if (!pid.ok()) {
+    display_.Message(pid.status().message());
+    return false;
+  }
+  coordinator_ = *pid;
+  return true;
+}
+
+void LocalRun::StartNode(Node* node) {
+  node->start_at = Clock::time_point::max();
+  node->started_at = Clock::now();
+  auto pid = children_.Start({"agent", "--coordinator", address_, "--name", node->name, "--dir", node->dir,
+                              "--token-file", dir_ + "/" + kTokenFile},
+                             node->dir + "/output.log");
+  if (!pid.ok()) {
+    display_.Message(node->name + ": " + pid.status().message());
+    node->start_at = Clock::now() + node->delay;
+    return;
+  }
+  node->pid = *pid;
+}
+
+// The coordinator has written where it listens: now the nodes can start.
+void LocalRun::AwaitAddress() {
+  auto file = ReadCoordinatorFile(dir_);
+  if (!file.ok() || file->pid != coordinator_) return;
+  bool first = address_.empty();
+  address_ = file->address;
+  phase_ = Phase::kUp;
+  if (!first) return;
+  for (Node& node : nodes_) StartNode(&node);
+  poll_ = std::make_unique<ViewPoll>(address_, token_);
+}
+
+void LocalRun::OnSignal(int signal) {
+  int status = 128 + signal;
+  if (phase_ == Phase::kHurrying || phase_ == Phase::kKilling) return;
+  if (phase_ == Phase::kStopping || phase_ == Phase::kStoppingNodes) {
+    status_ = status;
+    if (coordinator_ != 0) ::kill(coordinator_, SIGKILL);
+    for (Node& node : nodes_) node.start_at = Clock::time_point::max();
+    EnterPhase(Phase::kHurrying, kHurryDeadline);
+    return;
+  }
+  display_.Message(std::string(signal == SIGINT ? "interrupted" : "told to end") +
+                   "; stopping the job (once more: kill it at once)");
+  status_ = status;
+  if (coordinator_ == 0) return StopNodes();
+  ::kill(coordinator_, SIGTERM);
+  EnterPhase(Phase::kStopping, kCoordinatorDeadline);
+}
+
+void LocalRun::OnEnded(pid_t pid, int status) {
+  if (pid == coordinator_) {
+    coordinator_ = 0;
+    return OnCoordinatorEnded(status);
+  }
+  for (Node& node : nodes_) {
+    if (node.pid != pid) continue;
+    node.pid = 0;
+    return OnNodeEnded(&node, status);
+  }
+}
+
+void LocalRun::OnCoordinatorEnded(int status) {
+  if (phase_ == Phase::kStopping) return StopNodes();
+  if (phase_ != Phase::kUp && phase_ != Phase::kStarting) return;
+  if (WIFSIGNALED(status) && !address_.empty() && coordinator_restarts_ < kMaxCoordinatorRestarts) {
+    ++coordinator_restarts_;
+    display_.Message("the coordinator " + HowItEnded(status) + "; starting it again, training goes on meanwhile");
+    auto address = ParseHostPort(address_, "coordinator");
+    if (address.ok() && StartCoordinator(address->port)) return EnterPhase(Phase::kStarting, kAddressDeadline);
+  }
+  status_ = WIFSIGNALED(status) ? kExitFailed : WEXITSTATUS(status);
+  ShowEvents();
+  if (!end_was_told_) Tail(dir_ + "/coordinator.log", "the coordinator " + HowItEnded(status));
+  EnterPhase(Phase::kLeaving, end_was_told_ ? args_.config.timeouts.grace + kLeaveDeadline : Duration(0));
+}
+
+void LocalRun::OnNodeEnded(Node* node, int status) {
+  if (phase_ != Phase::kUp && phase_ != Phase::kStarting) return;
+  bool asked = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  bool hopeless = WIFEXITED(status) && WEXITSTATUS(status) == kExitUsage;
+  if (asked) return;
+  std::string what = node->name + " " + HowItEnded(status);
+  if (!WIFSIGNALED(status)) Tail(node->dir + "/output.log", what);
+  if (hopeless || !args_.config.restart_nodes || node->restarts >= args_.config.restart_limit) {
+    display_.Message(what + "; it is not started again" +
+                     (hopeless ? "" : args_.config.restart_nodes ? " (run.restart_limit)" : " (--no-restart)"));
+  } else {
+    if (Clock::now() - node->started_at > kProven) node->delay = args_.config.restart_delay;
+    display_.Message(what + "; starting it again in " + FormatDuration(node->delay));
+    node->start_at = Clock::now() + node->delay;
+    node->delay = std::min<std::chrono::nanoseconds>(node->delay * 2, args_.config.restart_delay_max);
+    ++node->restarts;
+  }
+  if (!AnyNode()) {
+    display_.Message("no node is left");
+    status_ = kExitFailed;
+    if (coordinator_ != 0) ::kill(coordinator_, SIGTERM);
+    EnterPhase(Phase::kStopping, kCoordinatorDeadline);
+  }
+}
+
+bool LocalRun::AnyNode() const {
+  return std::any_of(nodes_.begin(), nodes_.end(),
+                     [](const Node& n) { return n.pid != 0 || n.start_at != Clock::time_point::max(); });
+}
+
+void LocalRun::EnterPhase(Phase phase, std::chrono::nanoseconds limit) {
+  phase_ = phase;
+  deadline_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(limit);
+}
+
+void LocalRun::StopNodes() {
+  for (Node& node : nodes_) {
+    node.start_at = Clock::time_point::max();
+    if (node.pid != 0) ::kill(node.pid, SIGTERM);
+  }
+  EnterPhase(Phase::kStoppingNodes, args_.config.timeouts.grace + kBeyondGrace);
+}
+
+void LocalRun::Advance() {
+  bool late = Clock::now() >= deadline_;
+  switch (phase_) {
+    case Phase::kStarting:
+      AwaitAddress();
+      if (phase_ != Phase::kStarting || !late) break;
+      display_.Message("the coordinator has not said its address within 30 s");
+      status_ = kExitFailed;
+      ::kill(coordinator_, SIGKILL);
+      EnterPhase(Phase::kStopping, kCoordinatorDeadline);
+      break;
+    case Phase::kUp:
+      for (Node& node : nodes_) {
+        if (Clock::now() >= node.start_at) StartNode(&node);
+      }
+      break;
+    case Phase::kLeaving:
+      if (children_.None()) phase_ = Phase::kOver;
+      else if (late) StopNodes();
+      break;
+    case Phase::kStopping:
+      if (coordinator_ == 0) StopNodes();
+      else if (late) ::kill(coordinator_, SIGKILL);
+      break;
+    case Phase::kStoppingNodes:
+      if (children_.None()) {
+        phase_ = Phase::kOver;
+      } else if (late) {
+        children_.KillAll();
+        EnterPhase(Phase::kKilling, kKillDeadline);
+      }
+      break;
+    case Phase::kHurrying:
+      // A keeper that is told twice kills its workers at once, and still takes its socket with it.
+      for (const Node& node : nodes_) {
+        if (node.pid != 0) ::kill(node.pid, SIGTERM);
+      }
+      if (children_.None()) {
+        phase_ = Phase::kOver;
+      } else if (late) {
+        children_.KillAll();
+        EnterPhase(Phase::kKilling, kKillDeadline);
+      }
+      break;
+    case Phase::kKilling:
+      children_.KillAll();  // also what was adopted since
+      if (!children_.None() && !late) break;
+      for (const Node& node : nodes_) ::unlink((node.dir + "/keeper.sock").c_str());
+      phase_ = Phase::kOver;
+      break;
+    case Phase::kOver: break;
+  }
+}
+
+void LocalRun::Show() {
+  ShowEvents();
+  if (poll_ != nullptr) {
+    if (auto view = poll_->Take()) ShowView(*view);
+  }
+  output_.Pump();
+}
+
+void LocalRun::ShowEvents() {
+  int fd = ::open((dir_ + "/" + kEventsFile).c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  std::string text(256u << 10, '\0');
+  ssize_t n = ::pread(fd, text.data(), text.size(), static_cast<off_t>(events_at_));
+  ::close(fd);
+  size_t end = n <= 0 ? std::string::npos : text.rfind('\n', static_cast<size_t>(n) - 1);
+  if (end == std::string::npos) return;
+  text.resize(end + 1);
+  events_at_ += text.size();
+  for (size_t begin = 0; begin < text.size();) {
+    size_t stop = text.find('\n', begin);
+    std::string line = text.substr(begin, stop - begin);
+    begin = stop + 1;
+    if (line.find("\"name\":\"job_finished\"") != std::string::npos ||
+        line.find("\"name\":\"job_failed\"") != std::string::npos) {
+      end_was_told_ = true;
+    }
+    display_.Event(EventText(line));
+  }
+  if (poll_ != nullptr) poll_->Hurry();
+}
+
+void LocalRun::ShowView(const ClusterView& view) {
+  if (!view.ranks.empty()) output_.Holder(view.ranks[0].log, view.ranks[0].log_offset);
+  if (phase_ != Phase::kUp) return;
+  auto healthy = std::count_if(view.nodes.begin(), view.nodes.end(),
+                               [](const NodeView& n) { return n.state == NodeState::kHealthy; });
+  std::string text = "step " + std::to_string(view.step.value);
+  if (view.has_loss) {
+    char loss[32];
+    std::snprintf(loss, sizeof loss, "  loss %.4f", view.loss);
+    text += loss;
+  }
+  text += "  generation " + std::to_string(view.generation.value) + "  nodes " + std::to_string(healthy) + "/" +
+          std::to_string(nodes_.size()) + "  spares " + std::to_string(view.spares);
+  if (view.phase != JobPhase::kRunning) text += std::string("  ") + JobPhaseName(view.phase);
+  if (!view.waiting_for.empty()) text += ": waiting for " + view.waiting_for;
+  display_.Progress(text);
+}
+
+// What rank 0 wrote after the last view was fetched, up to its end.
+void LocalRun::ShowEnd() {
+  poll_.reset();
+  ShowEvents();
+  auto text = ReadFile(dir_ + "/" + kStatusFile, 64u << 20);
+  Json last = text.ok() ? Json::parse(*text, nullptr, false) : Json();
+  if (last.is_object() && last.contains("ranks") && last["ranks"].is_array() && !last["ranks"].empty()) {
+    const Json& rank = last["ranks"][0];
+    if (rank.is_object()) output_.Holder(rank.value("log", ""), rank.value("log_offset", uint64_t{0}));
+  }
+  output_.Pump();
+  display_.Clear();
+}
+
+// What processes leave that had to be killed. By now none of them is left.
+void LocalRun::Clean() {
+  for (const char* file : {kCoordinatorFile, kStatusFile, kTokenFile}) ::unlink((dir_ + "/" + file + ".tmp").c_str());
+  ::unlink((dir_ + "/" + kCoordinatorFile).c_str());
+  for (const Node& node : nodes_) ::unlink((node.dir + "/" + kKeeperSocket).c_str());
+  // Opened and closed, the store puts its write-ahead log back into itself.
+  if (::access((dir_ + "/" + kStoreFile + "-wal").c_str(), F_OK) == 0) Status ignored = Store::OpenToRead(dir_).status();
+}
+
+void LocalRun::Tail(const std::string& path, const std::string& what) {
+  auto text = ReadFile(path, 64u << 20);
+  std::string tail = text.ok() ? *text : "";
+  if (tail.size() > kTailBytes) tail = tail.substr(tail.find('\n', tail.size() - kTailBytes) + 1);
+  while (!tail.empty() && tail.back() == '\n') tail.pop_back();
+  display_.Message(what + (tail.empty() ? "" : "; it said:"));
+  if (!tail.empty()) display_.Event(tail);
+}
+
+}  // namespace locum

@@ -1,0 +1,178 @@
+// Who failed. Evidence is, from strong to weak: an exit seen by the node's keeper; a new keeper where an old one
+// was; a lost stream together with a broken collective; silence while training stands still. A node that is
+// silent while its job commits is only suspect: a commit proves every worker of the generation alive.
+#include <algorithm>
+
+#include "core/impl.h"
+
+namespace locum {
+
+void Coordinator::Impl::Detect() {
+  if (p_.phase != JobPhase::kRunning && p_.phase != JobPhase::kStopping && !Recovering()) return;
+  if (adopting_) {
+    const bool all_back = std::all_of(p_.ranks.begin(), p_.ranks.end(), [&](const Placement& p) {
+      const Node* node = NodeOf(p);
+      return !node || p.node.empty() || (node->connected && node->reported);
+    });
+    if (!all_back && now_ < began_ + T().adopt) {
+      waiting_for_ = "the nodes of generation " + std::to_string(p_.generation.value) + " to come back";
+      return Want(began_ + T().adopt);
+    }
+    waiting_for_.clear();
+    adopting_ = false;
+    AddNote("job_adopted").reason = all_back ? "every node of the generation is back" : "not every node came back in time";
+    // A generation that was opening is opened anew under a number of its own.
+    if (Recovering()) return Open({}, "a new coordinator found a recovery under way");
+  }
+  DetectWorkers();
+  DetectBroken();
+  DetectSilence();
+  DetectIdle();
+}
+
+// A node without ranks costs nothing while it is away, but it is no spare.
+void Coordinator::Impl::DetectIdle() {
+  for (auto& [name, node] : nodes_) {
+    if (HoldsRank(name) || node.state == NodeState::kFailed || node.state == NodeState::kQuarantined) continue;
+    const Time due = node.last_heard + 3 * T().silence;
+    if (now_ < due) {
+      if (!node.connected) Want(due);
+      continue;
+    }
+    node.role = Role::kNone;
+    SetState(node, NodeState::kFailed, node.connected ? "silent" : "its stream was lost");
+  }
+}
+
+void Coordinator::Impl::DetectWorkers() {
+  std::vector<Fault> faults;
+  for (const Placement& p : p_.ranks) {
+    if (p.node.empty()) continue;
+    const Node* node = NodeOf(p);
+    if (!node) continue;
+    Fault fault{p.node, p.rank, p.worker, ""};
+    const WorkerReport* report = ReportOf(p);
+    const auto slot = node->slots.find(p.slot);
+    if (report && report->life == WorkerLife::kExited) {
+      fault.reason = "the worker ended: " + (report->exit ? report->exit->what : std::string("gone"));
+    } else if (proven_dead_.count(p.worker)) {
+      fault.reason = "the node was started again";
+    } else if (node->connected && node->reported && (slot == node->slots.end() || slot->second.worker != p.worker)) {
+      fault.reason = "the node no longer runs this worker";
+    } else if (report && report->state.word.state == WordState::kTorn && !Recovering()) {
+      // During a recovery a torn state is only one that is fetched anew.
+      fault.reason = "an update failed half-way; its state is torn";
+    } else if (report && !report->state.error.empty()) {
+      fault.reason = "the worker reports: " + report->state.error;
+    } else if (report && p_.phase == JobPhase::kRecovering && report->state.cannot_pull == p_.generation) {
+      fault.reason = "it could not fetch the state: " + report->state.pull_error;
+    } else {
+      continue;
+    }
+    faults.push_back(fault);
+  }
+  if (!faults.empty()) Open(faults, faults.front().reason);
+}
+
+void Coordinator::Impl::DetectBroken() {
+  if (p_.phase != JobPhase::kRunning && p_.phase != JobPhase::kStopping) return;
+  std::string why;
+  Rank first = kNoRank;
+  for (const Placement& p : p_.ranks) {
+    const WorkerReport* report = ReportOf(p);
+    if (report && report->state.broken == p_.generation && first == kNoRank) {
+      first = p.rank;
+      why = report->state.broken_why;
+    }
+  }
+  if (first == kNoRank) {
+    broken_ = false;
+    return;
+  }
+  if (!broken_) {
+    broken_ = true;
+    broken_since_ = now_;
+    Note& note = AddNote("collective_broken");
+    note.rank = first;
+    note.reason = why;
+  }
+  std::vector<Fault> faults;
+  for (const Placement& p : p_.ranks) {
+    const Node* node = NodeOf(p);
+    if (!node || node->connected || !node->seen) continue;
+    const Time due = std::max(broken_since_, node->lost_at) + T().lost_stream_grace;
+    if (now_ < due) {
+      Want(due);
+      continue;
+    }
+    faults.push_back({p.node, p.rank, p.worker, "its stream was lost and a collective broke"});
+  }
+  if (!faults.empty()) return Open(faults, faults.front().reason);
+  const Time due = broken_since_ + T().culprit_grace;
+  if (now_ < due) return Want(due);
+  Open({}, "a collective broke on rank " + std::to_string(first.value) + " and no culprit appeared: " + why);
+}
+
+// Every rank that can be seen waits for the others, and has done so for a while.
+bool Coordinator::Impl::StandsStill(Duration since) const {
+  if (Recovering()) return true;
+  for (const Placement& p : p_.ranks) {
+    const Node* node = NodeOf(p);
+    if (!node || now_ - node->last_heard >= T().silence) continue;
+    const WorkerReport* report = ReportOf(p);
+    if (!report || report->life != WorkerLife::kReady) continue;
+    const bool waits = report->state.position == Position::kInCollective ||
+                       report->state.position == Position::kParked || report->state.broken == p_.generation;
+    if (!waits) return false;
+  }
+  return now_ - last_progress_ >= since;
+}
+
+void Coordinator::Impl::DetectSilence() {
+  std::set<std::string> silent, all;
+  for (const Placement& p : p_.ranks) {
+    Node* node = NodeOf(p);
+    if (!node) continue;
+    all.insert(p.node);
+    if (now_ - node->last_heard >= T().silence) {
+      silent.insert(p.node);
+    } else {
+      Want(node->last_heard + T().silence);
+      if (node->suspect_noted) {
+        node->suspect_noted = false;
+        SetState(*node, NodeState::kHealthy, "");
+      }
+    }
+  }
+  if (silent.empty()) return;
+  for (const std::string& name : silent) {
+    Node& node = nodes_[name];
+    if (node.suspect_noted) continue;
+    node.suspect_noted = true;
+    SetState(node, NodeState::kSuspect, "silent");
+    AddNote("node_suspect", node).reason = "no report for " + std::to_string(T().silence.count() / 1000000) + " ms";
+  }
+  if (silent.size() * 2 > all.size() && all.size() > 1) {
+    waiting_for_ = std::to_string(silent.size()) + " of " + std::to_string(all.size()) +
+                   " nodes are silent at once: the coordinator itself may be cut off";
+    return;
+  }
+  if (waiting_for_.find("cut off") != std::string::npos) waiting_for_.clear();
+  if (!StandsStill(T().silence)) {
+    Want(now_ + T().heartbeat);
+    return;
+  }
+  std::vector<Fault> faults;
+  for (const Placement& p : p_.ranks) {
+    if (!silent.count(p.node)) continue;
+    faults.push_back({p.node, p.rank, p.worker, "the node is silent and training stands still"});
+  }
+  if (all.size() == silent.size()) {
+    // Nobody is left who could have left the generation: no witness, so nothing may be replaced.
+    waiting_for_ = "a sign of life: every node that holds a rank is silent, and none is proved dead";
+    return;
+  }
+  Open(faults, faults.front().reason);
+}
+
+}  // namespace locum

@@ -1,0 +1,66 @@
+// The end: on record first, then told; a worker that ends after that is no fault.
+#include <algorithm>
+
+#include "core/impl.h"
+
+namespace locum {
+
+void Coordinator::Impl::Fail(int exit_status, const std::string& reason) {
+  p_.phase = JobPhase::kFailed;
+  p_.exit_status = exit_status;
+  p_.reason = reason;
+  waiting_for_.clear();
+  AddNote("job_failed").reason = reason;
+  end_at_ = now_ + T().grace + std::chrono::seconds(2);
+}
+
+int ShellStatus(const WorkerExit& exit) { return exit.signal != 0 ? 128 + exit.signal : exit.status; }
+
+bool Coordinator::Impl::LostAtEnd(const Placement& placement) {
+  const Node* node = NodeOf(placement);
+  if (!node || node->connected) return false;
+  const Time due = std::max(node->lost_at, finish_since_) + 3 * T().silence;
+  if (now_ < due) Want(due);
+  return now_ >= due;
+}
+
+void Coordinator::Impl::ProgressFinish() {
+  if (p_.phase == JobPhase::kFinishing) {
+    bool all = true;
+    for (const Placement& p : p_.ranks) {
+      const WorkerReport* report = ReportOf(p);
+      if (exits_.count(p.rank)) continue;
+      if (report && report->exit) {
+        exits_[p.rank] = *report->exit;
+      } else if (proven_dead_.count(p.worker) || LostAtEnd(p)) {
+        exits_[p.rank] = WorkerExit{1, 0, false, "its node was lost at the end", ""};
+      } else {
+        all = false;
+      }
+    }
+    const Time due = finish_since_ + T().finish;
+    if (!all && now_ < due) return Want(due);
+    for (const Placement& p : p_.ranks) {
+      const auto exit = exits_.find(p.rank);
+      const int status = exit == exits_.end() ? 1 : ShellStatus(exit->second);
+      if (status != 0 && p_.exit_status == 0) {
+        p_.exit_status = status;
+        p_.reason = "rank " + std::to_string(p.rank.value) + " " +
+                    (exit == exits_.end() ? "has not ended in time after Finish" : "ended with " + exit->second.what);
+      }
+    }
+    p_.phase = JobPhase::kFinished;
+    Note& note = AddNote("job_finished");
+    note.reason = p_.reason;
+    note.figures = {{"exit_status", p_.exit_status}};
+    end_at_ = now_ + T().grace + std::chrono::seconds(2);
+  }
+  if (p_.phase != JobPhase::kFinished && p_.phase != JobPhase::kFailed) return;
+  // Nodes end by themselves once told; those that cannot be reached are not waited for beyond their grace.
+  const bool anyone = std::any_of(nodes_.begin(), nodes_.end(), [](const auto& n) { return n.second.connected; });
+  if (anyone && now_ < end_at_) return Want(end_at_);
+  ended_ = true;
+  out_.emplace_back(EndJob{p_.exit_status, p_.reason});
+}
+
+}  // namespace locum

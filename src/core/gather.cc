@@ -1,0 +1,70 @@
+// Until the first generation: wait for N nodes whose workers are all ready, give the spares a little longer, then
+// hand out the ranks by the nodes' names.
+#include <algorithm>
+
+#include "core/impl.h"
+
+namespace locum {
+
+// Nothing has been trained, so nothing is lost by ending; and a command that fails at once fails everywhere.
+void Coordinator::Impl::FailStart(const Node& node, const SlotInfo& slot) {
+  const WorkerExit exit = slot.report->exit.value_or(WorkerExit{});
+  std::string why = "the command ended on node " + node.name + " before it joined: " + exit.what;
+  if (exit.status == 0 && exit.signal == 0) why += "; does it call locum_join and locum_next_step?";
+  if (!slot.report->log.empty()) why += "; its output is in " + slot.report->log;
+  Fail(std::max(1, ShellStatus(exit)), why);
+}
+
+void Coordinator::Impl::Gather() {
+  if (p_.phase != JobPhase::kGathering) return;
+  std::vector<Node*> ready;
+  for (auto& [name, node] : nodes_) {
+    if (NodeReady(node)) ready.push_back(&node);
+    for (auto& [slot, info] : node.slots) {
+      if (!info.refuse.empty()) return Fail(1, info.refuse);
+      if (info.Exited() && info.worker != info.retire) {
+        // A node that was told to stop by its operator ended its own worker: it simply leaves.
+        if (info.report->exit && info.report->exit->stopped) continue;
+        return FailStart(node, info);
+      }
+      if (!info.report || info.Ready() || !node.connected) continue;
+      const Time late = info.started_at + T().join;
+      if (now_ >= late) {
+        return Fail(1, "the worker on " + node.name + " slot " + std::to_string(slot.value) + " has not joined within " +
+                           std::to_string(std::chrono::duration_cast<std::chrono::seconds>(T().join).count()) +
+                           " s (timeouts.join): the command must call locum_join and locum_next_step; its output is in " +
+                           info.report->log);
+      }
+      Want(late);
+    }
+  }
+  std::sort(ready.begin(), ready.end(), [](const Node* a, const Node* b) { return NaturalLess(a->name, b->name); });
+  const bool enough = ready.size() >= p_.spec.nodes;
+  if (enough && !enough_ready_) ready_since_ = now_;
+  enough_ready_ = enough;
+  if (!enough) {
+    waiting_for_ = "nodes: " + std::to_string(ready.size()) + " of " + std::to_string(p_.spec.nodes) + " are ready";
+    return;
+  }
+  if (ready.size() < p_.spec.nodes + p_.spec.spares && now_ < ready_since_ + T().gather) {
+    Want(ready_since_ + T().gather);
+    return;
+  }
+  waiting_for_.clear();
+  uint32_t next = 0;
+  for (Node* node : ready) {
+    SetState(*node, NodeState::kHealthy, "");
+    if (next >= World()) {
+      node->role = Role::kSpare;
+      continue;
+    }
+    node->role = Role::kActive;
+    for (const auto& [slot, info] : node->slots) {
+      p_.ranks.push_back({Rank(next++), node->name, node->name, slot, info.worker});
+    }
+  }
+  LOCUM_CHECK(p_.ranks.size() == World());
+  Open({}, "all nodes are ready");
+}
+
+}  // namespace locum

@@ -1,0 +1,353 @@
+// One generation: opened by a trigger, frozen, recovered, running, resumed. A trigger at any moment opens the next
+// one from the start; workers that are frozen and parked already answer at once.
+#include <algorithm>
+
+#include "core/impl.h"
+
+namespace locum {
+
+// The intent: the next generation with its placement. Everything here is decided before anybody is told, and is on
+// disk before anybody is told, since a Persist precedes what this Step sends.
+void Coordinator::Impl::Open(const std::vector<Fault>& faults, const std::string& reason) {
+  const bool was_running = p_.phase == JobPhase::kRunning || p_.phase == JobPhase::kStopping;
+  if (was_running && !resumed_) ++fruitless_;
+  if (fruitless_ >= kMaxFruitless) {
+    return Fail(1, std::to_string(kMaxFruitless) + " generations in a row made no step; the last trigger: " + reason);
+  }
+  if (move_.active && !returning_) CancelMove(reason);
+  for (const Fault& fault : faults) {
+    Node& node = nodes_[fault.node];
+    Note& note = AddNote("fault_detected", node);
+    note.rank = fault.rank;
+    note.worker = fault.worker;
+    note.reason = fault.reason;
+    if (ReportOf(*PlacementOf(fault.rank))) note.step = ReportOf(*PlacementOf(fault.rank))->state.word.step;
+  }
+  if (faults.empty() && p_.generation != Generation(0) && !returning_) AddNote("regroup").reason = reason;
+  if (!Recovering()) fault_at_ = now_;
+
+  p_.generation = p_.generation.Next();
+  LOCUM_CHECK(p_.generation.value < kMaxGeneration);
+  p_.phase = JobPhase::kFreezing;
+  p_.recovery_fixed = false;
+  phase_since_ = now_;
+  resumed_ = broken_ = false;
+  plan_ = {};
+
+  for (const Fault& fault : faults) gone_.insert(fault.worker);
+  std::set<std::string> failed;
+  for (const Fault& fault : faults) {
+    if (failed.insert(fault.node).second) FailNode(fault.node, fault.reason);
+  }
+  if (returning_ && failed.count(returning_node_)) {
+    returning_ = false;
+    CancelMove(reason);
+  }
+  TryPlaceMissing();
+}
+
+// A silent node takes all its ranks with it; on one that is heard, the other workers still hold state and serve it.
+void Coordinator::Impl::FailNode(const std::string& name, const std::string& reason) {
+  Node& node = nodes_[name];
+  node.role = Role::kNone;
+  node.suspect_noted = false;
+  SetState(node, NodeState::kFailed, reason);
+  const bool heard = node.connected && now_ - node.last_heard < T().silence;
+  for (Placement& p : p_.ranks) {
+    if (p.node != name) continue;
+    if (!heard) gone_.insert(p.worker);
+    if (!proven_dead_.count(p.worker) && !LeavingOf(p.worker)) p_.leaving.push_back(p);
+    p.node.clear();
+    p.worker = Incarnation();
+  }
+}
+
+// Ranks without a holder, a node's ranks together: back to a holder that was leaving in a planned move, else to a
+// spare, else to a node whose former workers live.
+void Coordinator::Impl::TryPlaceMissing() {
+  if (p_.phase != JobPhase::kFreezing) return;
+  std::map<uint32_t, std::vector<Placement*>> groups;
+  for (Placement& p : p_.ranks) {
+    if (p.node.empty()) groups[p.rank.value / p_.spec.workers_per_node].push_back(&p);
+  }
+  if (groups.empty()) return;
+  std::string ranks;
+  for (const auto& [index, group] : groups) {
+    if (RestoreHolder(group) || PlaceOnSpare(group) || PlaceOnFormer(group)) continue;
+    for (const Placement* p : group) ranks += (ranks.empty() ? "" : ", ") + std::to_string(p->rank.value);
+  }
+  waiting_for_ = ranks.empty() ? "" : "a spare to take rank " + ranks;
+}
+
+bool Coordinator::Impl::RestoreHolder(const std::vector<Placement*>& group) {
+  std::vector<Placement> old;
+  for (const Placement* p : group) {
+    for (const Placement& l : p_.leaving) {
+      const Node* node = NodeOf(l);
+      const WorkerReport* report = ReportOf(l);
+      if (l.rank == p->rank && node && node->state == NodeState::kHealthy && node->connected && report &&
+          report->life == WorkerLife::kReady && !Gone(l.worker)) {
+        old.push_back(l);
+        break;
+      }
+    }
+  }
+  if (old.size() != group.size()) return false;
+  for (size_t i = 0; i < group.size(); ++i) {
+    *group[i] = old[i];
+    std::erase_if(p_.leaving, [&](const Placement& l) { return l.worker == old[i].worker; });
+    nodes_[old[i].node].role = Role::kActive;
+    AddNote("rank_kept", nodes_[old[i].node]).rank = old[i].rank;
+  }
+  return true;
+}
+
+bool Coordinator::Impl::PlaceOnSpare(const std::vector<Placement*>& group) {
+  Node* best = nullptr;
+  for (auto& [name, node] : nodes_) {
+    if (!UsableSpare(node)) continue;
+    // One that has never failed before one that was repaired; then by name.
+    const auto worse = [](const Node& n) { return n.state == NodeState::kProbation; };
+    if (!best || (worse(*best) && !worse(node)) || (worse(*best) == worse(node) && NaturalLess(name, best->name))) {
+      best = &node;
+    }
+  }
+  if (!best) return false;
+  best->role = Role::kActive;
+  SetState(*best, NodeState::kHealthy, "");
+  for (Placement* p : group) {
+    p->node = best->name;
+    p->slot = Slot(p->rank.value % p_.spec.workers_per_node);
+    p->worker = best->slots[p->slot].worker;
+    Note& note = AddNote("spare_activated", *best);
+    note.rank = p->rank;
+    note.worker = p->worker;
+    note.reason = "takes rank " + std::to_string(p->rank.value);
+    note.figures = {{"since_fault_ns", (now_ - fault_at_).count()}};
+  }
+  return true;
+}
+
+// The last resort: workers that have left the job but live, beside fresh ones, on any node that is heard. A rank is
+// only learnt from NextStep, so any of them can take any.
+bool Coordinator::Impl::PlaceOnFormer(const std::vector<Placement*>& group) {
+  for (auto& [name, node] : nodes_) {
+    if (HoldsRank(name) || !NodeReady(node) || node.state == NodeState::kQuarantined) continue;
+    if (now_ - node.last_heard >= T().silence) continue;
+    const bool former = std::any_of(node.slots.begin(), node.slots.end(),
+                                    [&](const auto& s) { return LeavingOf(s.second.worker) != nullptr; });
+    if (!former) continue;
+    node.role = Role::kActive;
+    SetState(node, NodeState::kHealthy, "");
+    for (Placement* p : group) {
+      p->node = name;
+      p->slot = Slot(p->rank.value % p_.spec.workers_per_node);
+      p->worker = node.slots.at(p->slot).worker;
+      gone_.erase(p->worker);
+      std::erase_if(p_.leaving, [&](const Placement& l) { return l.worker == p->worker; });
+      Note& note = AddNote("rank_kept", node);
+      note.rank = p->rank;
+      note.worker = p->worker;
+    }
+    return true;
+  }
+  return false;
+}
+
+// Every live worker that holds a rank, or held one, must be frozen before R is fixed.
+void Coordinator::Impl::ProgressFreeze() {
+  if (p_.phase != JobPhase::kFreezing || adopting_) return;
+  std::vector<Placement> asked = p_.leaving;
+  for (const Placement& p : p_.ranks) {
+    if (!p.node.empty()) asked.push_back(p);
+  }
+  std::vector<Fault> late;
+  bool all = true;
+  for (const Placement& p : asked) {
+    if (Gone(p.worker)) continue;
+    const WorkerReport* report = ReportOf(p);
+    if (proven_dead_.count(p.worker) || (report && report->life == WorkerLife::kExited)) continue;
+    const bool fresh = report && report->state.word.generation == Generation(0) && !p_.history.empty();
+    if (report && (fresh || report->state.frozen == p_.generation)) continue;
+    all = false;
+    const Time due = phase_since_ + T().freeze + T().heartbeat;
+    if (now_ >= due) {
+      if (LeavingOf(p.worker)) {
+        gone_.insert(p.worker);
+      } else {
+        late.push_back({p.node, p.rank, p.worker, "it did not answer the freeze in time"});
+      }
+    }
+    Want(due);
+  }
+  if (!late.empty()) return Open(late, late.front().reason);
+  if (all && !StateMayExist()) {
+    for (const Placement& p : p_.leaving) {
+      if (!Gone(p.worker) || proven_dead_.count(p.worker)) continue;
+      // Neither a copy nor the proof that there is none: nothing may be done but wait.
+      waiting_for_ = "node " + p.node + ": no live worker holds the state, and it is silent but not proved dead";
+      return;
+    }
+    return Fail(1, "the state is lost: no live worker holds a complete copy; start the job again in a new directory");
+  }
+  const bool placed = std::none_of(p_.ranks.begin(), p_.ranks.end(), [](const Placement& p) { return p.node.empty(); });
+  if (all && placed) FixRecovery();
+}
+
+// Whether a complete copy is left, or may be left on a node that is silent. Otherwise there is nothing to wait for.
+bool Coordinator::Impl::StateMayExist() const {
+  const auto holds = [&](const Placement& p) {
+    const WorkerReport* report = ReportOf(p);
+    return report && report->life == WorkerLife::kReady && !Gone(p.worker) && report->state.frozen == p_.generation &&
+           InLineage(report->state.holding, p_.history);
+  };
+  if (std::any_of(p_.ranks.begin(), p_.ranks.end(), holds)) return true;
+  if (std::any_of(p_.leaving.begin(), p_.leaving.end(), holds)) return true;
+  return false;
+}
+
+void Coordinator::Impl::FixRecovery() {
+  std::vector<HeldCopy> copies;
+  std::vector<RankPlan> members;
+  const auto add = [&](const Placement& p) {
+    const WorkerReport* report = ReportOf(p);
+    const JoinInfo* info = InfoOf(p);
+    if (!report || !info || Gone(p.worker) || report->life != WorkerLife::kReady) return;
+    if (report->state.frozen != p_.generation || distrusted_.count(p.worker)) return;
+    copies.push_back({p.worker, report->state.rank, p.node, info->data_address, report->state.holding, report->state.done});
+  };
+  for (const Placement& p : p_.ranks) {
+    add(p);
+    members.push_back({p.rank, p.worker, false, false});
+  }
+  for (const Placement& p : p_.leaving) add(p);
+  auto plan = PlanRecovery(copies, members, p_.history);
+  if (!plan.ok()) {
+    return Fail(1, plan.status().message());
+  }
+  plan_ = std::move(plan).value();
+  if (plan_.step < committed_) {
+    return Fail(1, "live ranks hold state " + std::to_string(plan_.step.value) + " at most, but every rank had committed " +
+                       std::to_string(committed_.value) + ": a rank has gone back by itself");
+  }
+  p_.recovery_step = plan_.step;
+  p_.recovery_fixed = true;
+  p_.phase = JobPhase::kRecovering;
+  phase_since_ = now_;
+  waiting_for_.clear();
+  Note& note = AddNote("recovery_step_fixed");
+  note.step = plan_.step;
+  note.figures = {{"copies", static_cast<int64_t>(plan_.sources.size())}, {"since_fault_ns", (now_ - fault_at_).count()}};
+}
+
+void Coordinator::Impl::ProgressRecovery() {
+  if (p_.phase != JobPhase::kRecovering || adopting_) return;
+  std::vector<HashReport> hashes;
+  for (const RankPlan& member : plan_.ranks) {
+    const Placement* p = PlacementOf(member.rank);
+    const WorkerReport* report = ReportOf(*p);
+    if (!report || report->state.verified.generation != p_.generation) return;
+    hashes.push_back({member.rank, member.worker, report->state.verified.state_hash, member.pull});
+  }
+  const bool first = p_.history.empty();
+  const HashVerdict verdict = JudgeHashes(hashes, first);
+  if (!verdict.agree) {
+    if (verdict.undecided) {
+      return Fail(1, verdict.reason + "; no majority, so nobody can say which is right. Is something that differs between "
+                                      "ranks registered as replicated state?");
+    }
+    for (Incarnation worker : verdict.distrusted) distrusted_.insert(worker);
+    AddNote("state_differs").reason = verdict.reason;
+    return Open({}, verdict.reason);
+  }
+  distrusted_.clear();
+  for (const RankPlan& member : plan_.ranks) {
+    if (!member.pull) continue;
+    const Placement* p = PlacementOf(member.rank);
+    const Verified& v = ReportOf(*p)->state.verified;
+    Note& note = AddNote("state_migrated", nodes_[p->node]);
+    note.rank = member.rank;
+    note.worker = member.worker;
+    note.step = plan_.step;
+    const int64_t ns = std::max<int64_t>(1, v.end_ns - v.begin_ns);
+    note.figures = {{"bytes", static_cast<int64_t>(v.bytes)},
+                    {"duration_ns", ns},
+                    {"bytes_per_second", static_cast<int64_t>(v.bytes / std::max<uint64_t>(1, static_cast<uint64_t>(ns) / 1000) * 1000000)},
+                    {"retries", v.retries},
+                    {"since_fault_ns", (now_ - fault_at_).count()}};
+    note.details = {{"state_hash", ToHex(v.state_hash)}, {"source", ToHex(v.source.value)}};
+  }
+  StartRunning();
+}
+
+void Coordinator::Impl::StartRunning() {
+  p_.phase = JobPhase::kRunning;
+  p_.history.push_back({p_.generation, p_.recovery_step});
+  phase_since_ = last_progress_ = now_;
+  committed_ = std::max(committed_, p_.recovery_step);
+  Note& note = AddNote("generation_started");
+  note.step = p_.recovery_step;
+  note.figures = {{"world", World()}, {"since_fault_ns", (now_ - fault_at_).count()}};
+  for (const Placement& p : p_.ranks) {
+    note.details.emplace_back("rank_" + std::to_string(p.rank.value), p.node);
+  }
+}
+
+void Coordinator::Impl::ProgressRunning() {
+  if (p_.phase != JobPhase::kRunning && p_.phase != JobPhase::kStopping) return;
+  bool all_committed = true, all_done = true;
+  int64_t connected_ns = 0, committed_ns = 0;
+  ::locum::Step lowest{kMaxStep};
+  for (const Placement& p : p_.ranks) {
+    const WorkerReport* report = ReportOf(p);
+    if (!report) return;
+    const WorkerState& s = report->state;
+    const bool here = s.word.generation == p_.generation;
+    lowest = std::min(lowest, here ? s.word.step : p_.recovery_step);
+    // A rank that came straight to its end has nothing left to commit.
+    all_committed &= s.first_commit == p_.generation || (here && s.done);
+    all_done &= here && s.done;
+    if (s.connected == p_.generation) connected_ns = std::max(connected_ns, s.connected_ns);
+    if (s.first_commit == p_.generation) committed_ns = std::max(committed_ns, s.first_commit_ns);
+  }
+  committed_ = std::max(committed_, lowest);
+  if (all_committed && !resumed_) {
+    resumed_ = true;
+    fruitless_ = 0;
+    Note& note = AddNote("step_resumed");
+    note.figures = {{"last_connected_ns", connected_ns},
+                    {"last_committed_ns", committed_ns},
+                    {"since_fault_ns", (now_ - fault_at_).count()}};
+    AfterResumed();
+  }
+  if (all_done) {
+    if (move_.active) CancelMove("the job has reached its end");
+    p_.phase = JobPhase::kFinishing;
+    finish_since_ = now_;
+    AddNote("job_finishing").reason = "every rank has called Finish";
+  }
+}
+
+// The old holders have served; what they held is now elsewhere, in a generation that has committed.
+void Coordinator::Impl::AfterResumed() {
+  for (const Placement& p : p_.leaving) {
+    Node* node = NodeOf(p);
+    if (!node) continue;
+    SlotInfo& slot = node->slots[p.slot];
+    if (slot.worker == p.worker) slot.retire = p.worker;
+    if (returning_ && node->name != returning_node_ && node->state == NodeState::kHealthy) node->role = Role::kSpare;
+  }
+  p_.leaving.clear();
+  gone_.clear();
+  if (!returning_) return;
+  returning_ = false;
+  Node& node = nodes_[returning_node_];
+  node.role = Role::kActive;
+  SetState(node, NodeState::kHealthy, "");
+  Note& note = AddNote("failback_done", node);
+  note.reason = "holds its ranks again";
+  note.figures = {{"pause_ns", (now_ - move_.first_parked).count()}};
+  move_ = {};
+}
+
+}  // namespace locum

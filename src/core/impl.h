@@ -1,0 +1,211 @@
+// The coordinator's memory, shared by the files of this folder; nobody else includes it.
+//
+// One Step is: take the event's facts in, then let the rules of each file look at all facts, then derive from the
+// result what should be on disk and what each node should be told, and emit what changed. So nothing depends on
+// which message brought a fact, and a repeated or late message changes nothing.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/coordinator.h"
+
+namespace locum {
+
+// Generations opened in a row without one commit; then something is wrong that a new group does not mend.
+inline constexpr uint32_t kMaxFruitless = 8;
+// Starts of a worker that failed before it was ready; then the node is set aside.
+inline constexpr uint32_t kMaxFailedStarts = 3;
+// Between two handshakes of a node whose link failed one.
+inline constexpr Duration kEchoRetry = std::chrono::seconds(2);
+
+struct SlotInfo {
+  Incarnation worker;  // as last reported; 0: none
+  std::optional<WorkerReport> report;
+  std::optional<JoinInfo> info;
+  std::string refuse;          // why this worker may not take part
+  Incarnation retire;          // to be ended
+  uint32_t failed_starts = 0;  // in a row
+  Time restart_at{};           // not before
+  Time started_at{};           // when this incarnation was first seen
+  bool Ready() const {
+    return report && report->life == WorkerLife::kReady && info && refuse.empty() && worker != retire;
+  }
+  bool Exited() const { return report && report->life == WorkerLife::kExited; }
+};
+
+struct Node {
+  std::string name;
+  NodeState state = NodeState::kJoining;
+  Role role = Role::kNone;
+  std::string reason;
+  bool connected = false;
+  bool seen = false;  // in this coordinator's life
+  StreamId stream = 0;
+  NodeHello hello;
+  Time last_heard{};
+  Time lost_at{};
+  bool reported = false;  // since it connected: until then an absent worker proves nothing
+  std::map<Slot, SlotInfo> slots;
+  std::map<Incarnation, JoinInfo> infos;  // of workers whose report has not come yet
+  Usage usage;
+  bool suspect_noted = false;
+  uint64_t echo_nonce = 0;  // the handshake under way; 0: none
+  Time echo_at{};           // after a failed one: when to try again
+  NodeOrder last_order;     // what this stream was told last
+  bool order_sent = false;
+};
+
+struct PlannedMove {
+  bool active = false;
+  std::string node;         // who takes its ranks back
+  ::locum::Step stop_at = kNoStop;
+  uint64_t margin = 0;
+  bool all_parked = false;
+  Time first_parked{};
+};
+
+struct Coordinator::Impl {
+  Impl(JobSpec spec, Term term, Incarnation cluster, std::optional<PersistentState> stored);
+
+  std::vector<Action> Step(const Event& event, Time now);
+
+  // membership.cc: facts
+  void On(const NodeConnected& e);
+  void On(const NodeLost& e);
+  void On(const WorkerReady& e);
+  void On(const NodeReported& e);
+  void On(const FailbackRequested& e);
+  void On(const StopRequested& e);
+  void On(const Paused& e);
+  void On(const Tick&) {}
+  void TakeReport(Node& node, const WorkerReport& report);
+  void CheckConsistency(Node& node, Slot slot);
+  Node* ByStream(StreamId stream);
+  void SetState(Node& node, NodeState state, const std::string& reason);
+  bool NodeReady(const Node& node) const;  // connected, every slot ready
+  bool UsableSpare(const Node& node) const;
+  std::string WhyNotReady(const Node& node) const;
+  bool WantsFreshWorkers() const;
+  bool Stale(const Node& node, Slot slot, const SlotInfo& info) const;
+  void RestartSlots();   // exited workers of idle slots
+  void Handshakes();
+
+  // gather.cc: until the first generation
+  void Gather();
+  void FailStart(const Node& node, const SlotInfo& slot);
+
+  // detect.cc: who failed
+  void Detect();
+  void DetectWorkers();
+  void DetectBroken();
+  void DetectSilence();
+  void DetectIdle();
+  bool StandsStill(Duration since) const;
+
+  // generation.cc: from the trigger to the first commit
+  struct Fault {
+    std::string node;  // empty: no culprit
+    Rank rank = kNoRank;
+    Incarnation worker;
+    std::string reason;
+  };
+  void Open(const std::vector<Fault>& faults, const std::string& reason);
+  void FailNode(const std::string& name, const std::string& reason);
+  void TryPlaceMissing();
+  bool RestoreHolder(const std::vector<Placement*>& group);
+  bool PlaceOnFormer(const std::vector<Placement*>& group);
+  bool PlaceOnSpare(const std::vector<Placement*>& group);
+  bool StateMayExist() const;
+  void ProgressFreeze();
+  void FixRecovery();
+  void ProgressRecovery();
+  void StartRunning();
+  void ProgressRunning();
+  void AfterResumed();
+  bool Gone(Incarnation worker) const { return gone_.count(worker) != 0; }
+  bool Recovering() const { return p_.phase == JobPhase::kFreezing || p_.phase == JobPhase::kRecovering; }
+
+  // moves.cc: planned moves
+  Status CheckFailback(const std::string& name) const;
+  void ProgressStop();
+  void CancelMove(const std::string& why);
+
+  // finish.cc
+  void ProgressFinish();
+  bool LostAtEnd(const Placement& placement);
+  void Fail(int exit_status, const std::string& reason);
+
+  // orders.cc
+  NodeOrder OrderFor(const Node& node) const;
+  WorkerOrder OrderFor(const Node& node, Slot slot, const SlotInfo& info) const;
+  void SendOrders();
+
+  // coordinator.cc
+  Note& AddNote(const std::string& name);
+  Note& AddNote(const std::string& name, const Node& node);
+  void Want(Time when);  // a Tick at this time
+  Placement* PlacementOf(Rank rank);
+  const Placement* PlacementOf(const std::string& node, Slot slot, Incarnation worker) const;
+  const Placement* LeavingOf(Incarnation worker) const;
+  bool HoldsRank(const std::string& node) const;
+  Node* NodeOf(const Placement& placement);
+  const Node* NodeOf(const Placement& placement) const;
+  const WorkerReport* ReportOf(const Placement& placement) const;  // of exactly this incarnation
+  const JoinInfo* InfoOf(const Placement& placement) const;
+  uint32_t World() const { return p_.spec.nodes * p_.spec.workers_per_node; }
+  const Timeouts& T() const { return p_.spec.timeouts; }
+  ClusterView View() const;
+
+  PersistentState p_;
+  PersistentState saved_;
+  bool ever_saved_ = false;
+  std::map<std::string, Node> nodes_;
+
+  Time now_{};
+  bool started_ = false;
+  bool stopped_ = false;       // told to stop: no decision any more
+  bool adopting_ = false;      // a new coordinator over a stored job, nodes still coming back
+  bool ended_ = false;
+  Time began_{};
+  Time ready_since_{};         // gathering: when N nodes were ready
+  bool enough_ready_ = false;
+
+  std::set<Incarnation> gone_;        // workers not waited for any more
+  std::set<Incarnation> proven_dead_;  // of those, the ones their keeper vouches for
+  std::set<Incarnation> distrusted_;  // whose state differs from the others'
+  Time broken_since_{};
+  bool broken_ = false;
+  Time phase_since_{};
+  RecoveryPlan plan_;
+  bool resumed_ = true;        // every rank has committed in this generation
+  uint32_t fruitless_ = 0;
+  Time fault_at_{};            // of the newest trigger
+  ::locum::Step committed_;    // by every rank
+  Time last_progress_{};       // when some rank last moved on
+  std::map<Incarnation, ::locum::Step> last_step_;
+  std::string waiting_for_;
+  std::string waiting_noted_;
+  PlannedMove move_;
+  uint64_t last_nonce_ = 0;
+  uint64_t sequence_ = 0;
+  bool returning_ = false;     // this generation is a planned move
+  std::string returning_node_;
+  std::map<Rank, WorkerExit> exits_;
+  Time finish_since_{};
+  Time end_at_{};
+
+  std::vector<Action> out_;    // of this Step
+  Time wake_ = kNever;
+};
+
+// The exit status a shell would show.
+int ShellStatus(const WorkerExit& exit);
+
+// "node-2" before "node-10".
+bool NaturalLess(const std::string& a, const std::string& b);
+
+}  // namespace locum

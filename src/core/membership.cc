@@ -1,0 +1,394 @@
+// Facts about nodes and workers: who is there, who is ready, who fits.
+#include <algorithm>
+
+#include "core/impl.h"
+
+namespace locum {
+
+Node* Coordinator::Impl::ByStream(StreamId stream) {
+  for (auto& [name, node] : nodes_) {
+    if (node.connected && node.stream == stream) return &node;
+  }
+  return nullptr;
+}
+
+void Coordinator::Impl::SetState(Node& node, NodeState state, const std::string& reason) {
+  if (node.state == state && node.reason == reason) return;
+  const bool changed = node.state != state;
+  node.state = state;
+  node.reason = reason;
+  if (!changed) return;
+  Note& note = AddNote("node_state", node);
+  note.reason = reason;
+  note.details = {{"state", NodeStateName(state)}};
+}
+
+void Coordinator::Impl::On(const NodeConnected& e) {
+  const auto refuse = [&](const std::string& why) {
+    out_.emplace_back(RefuseNode{e.stream, why});
+    Note& note = AddNote("node_refused");
+    note.node = e.hello.name;
+    note.reason = why;
+  };
+  const NodeHello& h = e.hello;
+  if (h.protocol != kProtocolVersion) {
+    return refuse("node '" + h.name + "' speaks protocol " + std::to_string(h.protocol) + " (locum " + h.version +
+                  "), the coordinator speaks " + std::to_string(kProtocolVersion) + " (locum " + kVersion +
+                  "): install the same version");
+  }
+  if (h.name.empty() || h.name.size() > 255) return refuse("a node needs a name of 1 to 255 bytes (--name)");
+  if (!h.job.empty() && h.job != p_.spec.job) {
+    return refuse("node '" + h.name + "' serves job " + h.job + ", this coordinator's job is " + p_.spec.job);
+  }
+  if (h.term > p_.term) {
+    return refuse("node '" + h.name + "' has obeyed term " + std::to_string(h.term.value) + ", this coordinator has " +
+                  std::to_string(p_.term.value) + ": a newer coordinator leads this job");
+  }
+  if (ended_ || stopped_ || p_.phase == JobPhase::kFinished || p_.phase == JobPhase::kFailed) {
+    return refuse("job " + p_.spec.job + " has ended");
+  }
+  auto found = nodes_.find(h.name);
+  const bool known = found != nodes_.end();
+  if (known && found->second.connected && found->second.hello.keeper != h.keeper &&
+      now_ - found->second.last_heard < T().silence) {
+    return refuse("a node named '" + h.name + "' is connected from " + found->second.hello.address +
+                  " (keeper process " + std::to_string(found->second.hello.keeper_pid) + "): choose another --name");
+  }
+  Node& node = nodes_[h.name];
+  const bool same_keeper = node.hello.keeper == h.keeper;
+  node.name = h.name;
+  if (known && !same_keeper) {
+    // The keeper's lock vouches that what the old one ran is gone (see ARCHITECTURE.md, "Who proves a death").
+    for (const auto& [slot, info] : node.slots) proven_dead_.insert(info.worker);
+    for (const Placement& p : p_.ranks) {
+      if (p.node == h.name) proven_dead_.insert(p.worker);
+    }
+    for (const Placement& p : p_.leaving) {
+      if (p.node == h.name) proven_dead_.insert(p.worker);
+    }
+    node.slots.clear();
+    node.infos.clear();
+    node.echo_nonce = 0;
+    if (node.state != NodeState::kJoining && !HoldsRank(node.name)) {
+      SetState(node, NodeState::kRepairing, "started again");
+      node.role = Role::kNone;
+    }
+  }
+  node.hello = h;
+  node.stream = e.stream;
+  node.connected = node.seen = true;
+  node.reported = false;
+  node.order_sent = false;
+  node.last_heard = now_;
+  for (uint32_t s = 0; s < p_.spec.workers_per_node; ++s) node.slots[Slot(s)];
+  Note& note = AddNote(known && same_keeper ? "node_connected_again" : "node_joined", node);
+  note.details = {{"address", h.address}, {"version", h.version}, {"dir", h.dir}};
+  note.figures = {{"keeper_pid", h.keeper_pid}, {"agent_pid", h.agent_pid}};
+
+  Welcome w;
+  w.term = p_.term;
+  w.job = p_.spec.job;
+  w.cluster = p_.cluster;
+  w.command = p_.spec.command;
+  w.workers_per_node = p_.spec.workers_per_node;
+  w.seed = p_.spec.seed;
+  w.grace = T().grace;
+  w.heartbeat = T().heartbeat;
+  w.collective_deadline = T().collective;
+  w.park_deadline = T().park;
+  w.freeze_deadline = T().freeze;
+  out_.emplace_back(SendWelcome{e.stream, std::move(w)});
+}
+
+void Coordinator::Impl::On(const NodeLost& e) {
+  Node* node = ByStream(e.stream);
+  if (!node) return;
+  node->connected = false;
+  node->lost_at = now_;
+  AddNote("node_stream_lost", *node).reason = e.reason;
+}
+
+void Coordinator::Impl::On(const WorkerReady& e) {
+  Node* node = ByStream(e.stream);
+  if (!node) return;
+  node->last_heard = now_;
+  const auto slot = node->slots.find(e.slot);
+  if (slot == node->slots.end()) return;
+  node->infos[e.worker] = e.info;
+  if (slot->second.worker == e.worker) {
+    slot->second.info = e.info;
+    CheckConsistency(*node, e.slot);
+  }
+}
+
+void Coordinator::Impl::On(const NodeReported& e) {
+  Node* node = ByStream(e.stream);
+  if (!node) return;
+  node->last_heard = now_;
+  node->reported = true;
+  node->usage = e.report.usage;
+  std::set<Slot> present;
+  for (const WorkerReport& report : e.report.workers) {
+    if (!node->slots.count(report.slot)) continue;
+    present.insert(report.slot);
+    TakeReport(*node, report);
+  }
+  for (auto& [slot, info] : node->slots) {
+    if (present.count(slot) || info.worker == Incarnation()) continue;
+    proven_dead_.insert(info.worker);
+    SlotInfo empty;
+    empty.failed_starts = info.failed_starts;
+    empty.restart_at = info.restart_at;
+    info = std::move(empty);
+  }
+}
+
+void Coordinator::Impl::TakeReport(Node& node, const WorkerReport& report) {
+  SlotInfo& slot = node.slots[report.slot];
+  if (slot.worker != report.worker) {
+    // One slot runs one worker at a time: the keeper tells of a new one only after the old one's end.
+    if (slot.worker != Incarnation()) proven_dead_.insert(slot.worker);
+    slot.worker = report.worker;
+    slot.info.reset();
+    slot.report.reset();
+    slot.refuse.clear();
+    slot.started_at = now_;
+  }
+  const bool was_ready = slot.Ready();
+  const bool was_exited = slot.Exited();
+  slot.report = report;
+  if (const auto info = node.infos.find(report.worker); info != node.infos.end() && !slot.info) {
+    slot.info = info->second;
+    CheckConsistency(node, report.slot);
+  }
+  if (!was_ready && slot.Ready()) {
+    slot.failed_starts = 0;
+    Note& note = AddNote("worker_ready", node);
+    note.worker = report.worker;
+    note.figures = {{"slot", report.slot.value}, {"pid", report.pid}};
+  }
+  if (slot.Exited() && !was_exited) {
+    proven_dead_.insert(report.worker);
+    Note& note = AddNote("worker_exited", node);
+    note.worker = report.worker;
+    note.rank = report.state.rank;
+    note.reason = report.exit ? report.exit->what : "gone";
+    note.figures = {{"slot", report.slot.value}, {"pid", report.pid}};
+    if (report.exit && !report.exit->stopped && !slot.info) {
+      ++slot.failed_starts;
+      slot.restart_at = now_ + std::chrono::seconds(slot.failed_starts);
+    }
+  }
+  // Given up as silent, it answers after all; what it holds may be the last copy.
+  if (p_.phase == JobPhase::kFreezing && Gone(report.worker) && LeavingOf(report.worker) && slot.Ready() &&
+      report.state.frozen == p_.generation) {
+    gone_.erase(report.worker);
+  }
+  if (const auto last = last_step_.find(report.worker);
+      last == last_step_.end() || last->second < report.state.word.step) {
+    last_step_[report.worker] = report.state.word.step;
+    last_progress_ = now_;
+  }
+}
+
+void Coordinator::Impl::On(const Paused& e) {
+  AddNote("coordinator_paused").figures = {{"gap_ns", e.gap.count()}};
+  for (auto& [name, node] : nodes_) {
+    node.last_heard = now_;
+    if (!node.connected) node.lost_at = now_;
+  }
+  phase_since_ = last_progress_ = broken_since_ = began_ = finish_since_ = now_;
+}
+
+void Coordinator::Impl::On(const StopRequested& e) {
+  stopped_ = true;
+  AddNote("coordinator_stopped").reason = e.reason;
+}
+
+namespace {
+
+// The lines of two fingerprints that differ, for a person: "isa: x86-64-v4 / x86-64-v3".
+std::string Difference(const std::string& a, const std::string& b) {
+  const auto split = [](const std::string& text) {
+    std::map<std::string, std::string> lines;
+    for (size_t at = 0; at < text.size();) {
+      const size_t end = std::min(text.find('\n', at), text.size());
+      const std::string line = text.substr(at, end - at);
+      const size_t eq = std::min(line.find('='), line.size());
+      lines[line.substr(0, eq)] = eq < line.size() ? line.substr(eq + 1) : "";
+      at = end + 1;
+    }
+    return lines;
+  };
+  auto la = split(a), lb = split(b);
+  std::string out;
+  for (const auto& [key, value] : la) {
+    const auto other = lb.find(key);
+    if (other == lb.end() || other->second != value) {
+      out += (out.empty() ? "" : ", ") + key + ": " + value + " / " + (other == lb.end() ? "absent" : other->second);
+    }
+  }
+  for (const auto& [key, value] : lb) {
+    if (!la.count(key)) out += (out.empty() ? "" : ", ") + key + ": absent / " + value;
+  }
+  return out;
+}
+
+std::string Describe(const Shard& s) { return "'" + s.name + "' of " + std::to_string(s.bytes) + " bytes in group " + s.group; }
+
+std::string Compare(const std::string& mine, const JoinInfo& a, const std::string& theirs, const JoinInfo& b) {
+  const std::string both = mine + " and " + theirs;
+  if (a.library != b.library) return both + " use different worker libraries: " + a.library + " / " + b.library;
+  for (size_t i = 0; i < std::max(a.shards.size(), b.shards.size()); ++i) {
+    const std::string sa = i < a.shards.size() ? Describe(a.shards[i]) : "nothing";
+    const std::string sb = i < b.shards.size() ? Describe(b.shards[i]) : "nothing";
+    if (sa != sb) return both + " register different state: shard " + std::to_string(i) + " is " + sa + " / " + sb;
+  }
+  if (a.layout_hash != b.layout_hash) return both + " cut the same shards differently (layout hash)";
+  if (a.total_steps != b.total_steps) {
+    return both + " were told different numbers of steps: " + std::to_string(a.total_steps) + " / " +
+           std::to_string(b.total_steps);
+  }
+  if (a.fingerprint != b.fingerprint) {
+    return both + " have different fingerprints, so equal bits cannot be promised: " + Difference(a.fingerprint, b.fingerprint);
+  }
+  return "";
+}
+
+std::string Where(const std::string& node, Slot slot) { return node + " slot " + std::to_string(slot.value); }
+
+}  // namespace
+
+// Every worker is compared with one that counts: a rank's if there is one, else the first that is ready.
+void Coordinator::Impl::CheckConsistency(Node& node, Slot slot) {
+  SlotInfo& mine = node.slots[slot];
+  LOCUM_CHECK(mine.info);
+  if (mine.info->protocol != kProtocolVersion) {
+    mine.refuse = Where(node.name, slot) + " has worker library " + mine.info->library + " with protocol " +
+                  std::to_string(mine.info->protocol) + ", the node speaks " + std::to_string(kProtocolVersion);
+  }
+  const auto compare_with = [&](const std::string& name, Slot other, const JoinInfo& info) {
+    mine.refuse = Compare(Where(node.name, slot), *mine.info, Where(name, other), info);
+  };
+  bool compared = false;
+  for (const Placement& p : p_.ranks) {
+    const JoinInfo* info = InfoOf(p);
+    if (compared || !info || (p.node == node.name && p.slot == slot)) continue;
+    compare_with(p.node, p.slot, *info);
+    compared = true;
+  }
+  for (const auto& [name, other] : nodes_) {
+    for (const auto& [s, info] : other.slots) {
+      if (compared || (name == node.name && s == slot) || !info.Ready()) continue;
+      compare_with(name, s, *info.info);
+      compared = true;
+    }
+  }
+  if (mine.refuse.empty()) return;
+  Note& note = AddNote("worker_refused", node);
+  note.worker = mine.worker;
+  note.reason = mine.refuse;
+}
+
+bool Coordinator::Impl::NodeReady(const Node& node) const {
+  return node.connected && !node.slots.empty() &&
+         std::all_of(node.slots.begin(), node.slots.end(), [](const auto& s) { return s.second.Ready(); });
+}
+
+bool Coordinator::Impl::UsableSpare(const Node& node) const {
+  if (!NodeReady(node) || HoldsRank(node.name) || now_ - node.last_heard >= T().silence) return false;
+  for (const auto& [slot, info] : node.slots) {
+    // A worker that has left a generation still holds the old state; only a fresh one may take a rank.
+    if (LeavingOf(info.worker) || Gone(info.worker)) return false;
+    if (info.report->state.word.generation != Generation(0)) return false;
+  }
+  return node.state == NodeState::kHealthy || node.state == NodeState::kProbation || node.state == NodeState::kJoining;
+}
+
+std::string Coordinator::Impl::WhyNotReady(const Node& node) const {
+  if (!node.connected) return "it is not connected";
+  if (!node.reason.empty() && node.state == NodeState::kQuarantined) return node.reason;
+  for (const auto& [slot, info] : node.slots) {
+    if (!info.refuse.empty()) return info.refuse;
+    if (!info.Ready()) return "its worker in slot " + std::to_string(slot.value) + " is not ready";
+  }
+  return "";
+}
+
+bool Coordinator::Impl::WantsFreshWorkers() const {
+  return p_.phase == JobPhase::kGathering || (p_.phase == JobPhase::kRunning && resumed_) || !waiting_for_.empty();
+}
+
+// A live worker of an older generation that lost its rank while nobody could reach it.
+bool Coordinator::Impl::Stale(const Node& node, Slot slot, const SlotInfo& info) const {
+  return info.report && !info.Exited() && info.report->state.word.generation != Generation(0) &&
+         !PlacementOf(node.name, slot, info.worker) && !LeavingOf(info.worker);
+}
+
+// A fresh worker where an idle one has ended. Not while a recovery needs the processors, unless it is what the
+// recovery waits for.
+void Coordinator::Impl::RestartSlots() {
+  if (p_.phase == JobPhase::kFinishing || p_.phase == JobPhase::kGathering) return;
+  for (auto& [name, node] : nodes_) {
+    if (!node.connected || now_ - node.last_heard >= T().silence) continue;
+    const bool wanted = WantsFreshWorkers();
+    for (auto& [slot, info] : node.slots) {
+      if (Stale(node, slot, info) && !Recovering()) info.retire = info.worker;
+      const bool over = info.Exited() || !info.refuse.empty();
+      if (!over || info.retire == info.worker || PlacementOf(name, slot, info.worker)) continue;
+      if (!info.refuse.empty() && node.state != NodeState::kQuarantined) {
+        SetState(node, NodeState::kQuarantined, info.refuse);
+      }
+      if (info.failed_starts >= kMaxFailedStarts && node.state != NodeState::kQuarantined) {
+        SetState(node, NodeState::kQuarantined,
+                 "its worker failed " + std::to_string(info.failed_starts) + " times before it was ready: " +
+                     (info.report && info.report->exit ? info.report->exit->what : "gone"));
+      }
+      if (node.state == NodeState::kQuarantined || !wanted) continue;
+      if (now_ < info.restart_at) {
+        Want(info.restart_at);
+        continue;
+      }
+      info.retire = info.worker;
+    }
+    if (node.state == NodeState::kFailed && wanted && !HoldsRank(name)) {
+      SetState(node, NodeState::kRepairing, "starting a fresh worker");
+    }
+    if (node.state == NodeState::kQuarantined) node.role = Role::kNone;
+  }
+}
+
+// A node that comes back, or comes late, shows over its own link that it works before it counts as a spare.
+void Coordinator::Impl::Handshakes() {
+  if (p_.phase == JobPhase::kGathering || p_.phase == JobPhase::kFinishing) return;
+  for (auto& [name, node] : nodes_) {
+    const bool coming = node.state == NodeState::kRepairing || node.state == NodeState::kVerifying ||
+                        node.state == NodeState::kJoining;
+    if (!coming || HoldsRank(name) || !NodeReady(node)) continue;
+    if (now_ < node.echo_at) {
+      Want(node.echo_at);
+      continue;
+    }
+    if (node.echo_nonce == 0) {
+      node.echo_nonce = ++last_nonce_;
+      if (node.state == NodeState::kRepairing) SetState(node, NodeState::kVerifying, "its worker is ready; echo on its link");
+    }
+    const Echo& echo = node.slots.begin()->second.report->state.echo;
+    if (echo.nonce != node.echo_nonce) continue;
+    if (!echo.ok) {
+      AddNote("handshake_failed", node).reason = echo.error;
+      node.echo_nonce = 0;
+      node.echo_at = now_ + kEchoRetry;
+      continue;
+    }
+    node.role = Role::kSpare;
+    Note& note = AddNote(node.state == NodeState::kJoining ? "spare_ready" : "node_repaired", node);
+    note.figures = {{"echo_bytes", static_cast<int64_t>(echo.bytes)}, {"echo_ns", echo.duration_ns}};
+    note.reason = "version, fingerprint and layout match; its link returned the echo unchanged";
+    const bool repaired = node.state != NodeState::kJoining;
+    SetState(node, repaired ? NodeState::kProbation : NodeState::kHealthy, repaired ? "repaired" : "");
+    node.echo_nonce = 0;
+  }
+}
+
+}  // namespace locum

@@ -1,0 +1,100 @@
+// What each node should be told, derived from the state alone; sent when it differs from what was sent last.
+#include "core/impl.h"
+
+namespace locum {
+
+WorkerOrder Coordinator::Impl::OrderFor(const Node& node, Slot slot, const SlotInfo& info) const {
+  WorkerOrder o;
+  o.slot = slot;
+  o.worker = info.worker;
+  o.retire = info.retire;
+  o.refuse = info.refuse;
+  const bool lives = info.worker != Incarnation() && info.worker != info.retire && !info.Exited();
+  o.run = lives || (WantsFreshWorkers() && node.state != NodeState::kQuarantined);
+  o.generation = p_.generation;
+  if (!lives) return o;
+  const Placement* p = PlacementOf(node.name, slot, info.worker);
+  if (!p) {
+    if (LeavingOf(info.worker)) {
+      o.mode = Mode::kFreeze;
+    } else {
+      o.generation = Generation(0);
+      if (node.echo_nonce != 0 && slot == Slot(0)) {
+        for (const Placement& peer : p_.ranks) {
+          const JoinInfo* peer_info = InfoOf(peer);
+          if (!peer_info) continue;
+          o.echo_nonce = node.echo_nonce;
+          o.echo_peer = {peer.rank, peer.worker, peer_info->data_address};
+          break;
+        }
+      }
+    }
+    return o;
+  }
+  o.rank = p->rank;
+  o.world = World();
+  switch (p_.phase) {
+    case JobPhase::kGathering:
+    case JobPhase::kFinished:
+    case JobPhase::kFailed:
+      break;
+    case JobPhase::kFreezing:
+      o.mode = Mode::kFreeze;
+      break;
+    case JobPhase::kRecovering:
+      o.mode = Mode::kRecover;
+      o.recovery_step = p_.recovery_step;
+      for (const RankPlan& member : plan_.ranks) {
+        if (member.worker != info.worker) continue;
+        o.pull = member.pull;
+        o.staged = member.staged;
+        if (!member.pull) continue;
+        // Pullers begin at different sources, so that several do not queue at one.
+        for (size_t i = 0; i < plan_.sources.size(); ++i) {
+          o.sources.push_back(plan_.sources[(i + member.rank.value) % plan_.sources.size()]);
+        }
+      }
+      break;
+    case JobPhase::kRunning:
+    case JobPhase::kStopping:
+    case JobPhase::kFinishing:
+      o.mode = p_.phase == JobPhase::kFinishing ? Mode::kFinish : Mode::kRun;
+      o.recovery_step = p_.recovery_step;
+      o.stop_at = p_.phase == JobPhase::kStopping ? move_.stop_at : kNoStop;
+      for (const Placement& peer : p_.ranks) {
+        const JoinInfo* peer_info = InfoOf(peer);
+        o.peers.push_back({peer.rank, peer.worker, peer_info ? peer_info->data_address : ""});
+      }
+      break;
+  }
+  return o;
+}
+
+NodeOrder Coordinator::Impl::OrderFor(const Node& node) const {
+  NodeOrder order;
+  order.term = p_.term;
+  order.shutdown = p_.phase == JobPhase::kFinished || p_.phase == JobPhase::kFailed;
+  if (order.shutdown) order.reason = p_.reason.empty() ? "the job has finished" : p_.reason;
+  for (const auto& [slot, info] : node.slots) order.workers.push_back(OrderFor(node, slot, info));
+  return order;
+}
+
+void Coordinator::Impl::SendOrders() {
+  // While the nodes of a running generation come back to a new coordinator, nobody is told anything: what they do
+  // is right, and the peers' addresses are not all known yet.
+  if (adopting_ && p_.phase != JobPhase::kFinishing) return;
+  for (auto& [name, node] : nodes_) {
+    if (!node.connected) continue;
+    NodeOrder order = OrderFor(node);
+    const NodeOrder& last = node.last_order;
+    if (node.order_sent && order.term == last.term && order.workers == last.workers && order.shutdown == last.shutdown) {
+      continue;
+    }
+    order.sequence = ++sequence_;
+    node.last_order = order;
+    node.order_sent = true;
+    out_.emplace_back(SendOrder{node.stream, std::move(order)});
+  }
+}
+
+}  // namespace locum

@@ -1,0 +1,159 @@
+#include "runtime/coordinator_loop.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+namespace locum {
+namespace {
+
+using ::testing::ElementsAre;
+
+Time Now() {
+  return Time{std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch()).count()};
+}
+
+// Answers each event with what the test put down for it, and writes down what it was told.
+struct Script {
+  std::vector<std::string> told;
+  std::vector<std::string> done;
+  std::function<std::vector<Action>(const Event&, Time)> answer = [](const Event&, Time) {
+    return std::vector<Action>{};
+  };
+  Status persist;
+
+  CoordinatorCore Core() {
+    return {[this](const Event& event, Time now) {
+              if (std::get_if<Tick>(&event)) told.push_back("tick");
+              if (auto* e = std::get_if<NodeLost>(&event)) told.push_back("lost " + std::to_string(e->stream));
+              if (auto* e = std::get_if<StopRequested>(&event)) told.push_back("stop " + e->reason);
+              if (std::get_if<Paused>(&event)) told.push_back("paused");
+              return answer(event, now);
+            },
+            [] {
+              ClusterView view;
+              view.step = Step(7);
+              return view;
+            }};
+  }
+  CoordinatorPorts Ports() {
+    CoordinatorPorts ports;
+    ports.persist = [this](const PersistentState&) {
+      done.push_back("persist");
+      return persist;
+    };
+    ports.welcome = [this](const SendWelcome&) { done.push_back("welcome"); };
+    ports.refuse = [this](const RefuseNode&) { done.push_back("refuse"); };
+    ports.order = [this](const SendOrder&) { done.push_back("order"); };
+    ports.note = [this](const Note& note, Time) { done.push_back("note " + note.name); };
+    ports.answer = [this](const Answer&) { done.push_back("answer"); };
+    return ports;
+  }
+};
+
+Persist SomeState() { return {std::make_shared<PersistentState>()}; }
+
+TEST(CoordinatorLoop, Actions_AreExecutedInTheirOrderUntilTheEnd) {
+  Script script;
+  script.answer = [&](const Event&, Time) {
+    Note note;
+    note.name = "generation_started";
+    return std::vector<Action>{SomeState(), SendOrder{1, {}}, note, Answer{1, {}}, EndJob{3, "done"}, SendOrder{2, {}}};
+  };
+  CoordinatorLoop loop(script.Core(), script.Ports(), Now);
+  auto outcome = loop.Run();
+  EXPECT_EQ(outcome.end, CoordinatorLoop::End::kJobEnded);
+  EXPECT_EQ(outcome.exit_status, 3);
+  EXPECT_THAT(script.done, ElementsAre("persist", "order", "note generation_started", "answer", "order"));
+}
+
+TEST(CoordinatorLoop, PersistFails_NothingBehindItHappens) {
+  Script script;
+  script.persist = Internal("disk full");
+  script.answer = [&](const Event&, Time) { return std::vector<Action>{SomeState(), SendOrder{1, {}}}; };
+  CoordinatorLoop loop(script.Core(), script.Ports(), Now);
+  auto outcome = loop.Run();
+  EXPECT_EQ(outcome.end, CoordinatorLoop::End::kFailed);
+  EXPECT_THAT(script.done, ElementsAre("persist"));
+  EXPECT_NE(outcome.reason.find("disk full"), std::string::npos);
+}
+
+TEST(CoordinatorLoop, QueuedInputs_AreToldBeforeADueTimer) {
+  Script script;
+  CoordinatorLoop* handle = nullptr;
+  script.answer = [&](const Event& event, Time now) -> std::vector<Action> {
+    if (script.told.size() == 1) {  // the first tick: two inputs arrive, and a timer is due at once
+      EXPECT_TRUE(handle->Post(NodeLost{1, ""}, nullptr));
+      EXPECT_TRUE(handle->Post(NodeLost{2, ""}, nullptr));
+      return {WakeAt{now}};
+    }
+    if (std::get_if<Tick>(&event)) return {EndJob{0, ""}};
+    return {};
+  };
+  CoordinatorLoop loop(script.Core(), script.Ports(), Now);
+  handle = &loop;
+  loop.Run();
+  EXPECT_THAT(script.told, ElementsAre("tick", "lost 1", "lost 2", "tick"));
+}
+
+TEST(CoordinatorLoop, OwnPause_IsToldBeforeInputsAndTimers) {
+  Script script;
+  CoordinatorLoop* handle = nullptr;
+  int64_t now_ns = 1;
+  script.answer = [&](const Event& event, Time now) -> std::vector<Action> {
+    if (script.told.size() == 1) {
+      EXPECT_TRUE(handle->Post(NodeLost{1, ""}, nullptr));
+      now_ns += std::chrono::nanoseconds(std::chrono::seconds(2)).count();  // the process was stopped
+      return {WakeAt{now + Duration(1)}};
+    }
+    if (std::get_if<Tick>(&event)) return {EndJob{0, ""}};
+    return {};
+  };
+  CoordinatorLoop loop(script.Core(), script.Ports(), [&] { return Time{now_ns}; });
+  handle = &loop;
+  loop.Run();
+  EXPECT_THAT(script.told, ElementsAre("tick", "paused", "lost 1", "tick"));
+}
+
+TEST(CoordinatorLoop, Stop_TellsTheCoreThenEnds) {
+  Script script;
+  CoordinatorLoop loop(script.Core(), script.Ports(), Now);
+  std::thread stopper([&] { loop.Stop("SIGTERM"); });
+  auto outcome = loop.Run();
+  stopper.join();
+  EXPECT_EQ(outcome.end, CoordinatorLoop::End::kStopped);
+  EXPECT_THAT(script.told, ElementsAre("tick", "stop SIGTERM"));
+  EXPECT_FALSE(loop.Post(Tick{}, nullptr));
+}
+
+TEST(CoordinatorLoop, Views_AreAnsweredFromTheLoopAndWithNullAfterIt) {
+  Script script;
+  std::atomic<uint64_t> step{0};
+  CoordinatorLoop loop(script.Core(), script.Ports(), Now);
+  std::thread asker([&] {
+    EXPECT_TRUE(loop.View([&](const ClusterView* view) {
+      step = view == nullptr ? 0 : view->step.value;
+      loop.Stop("enough");
+    }));
+  });
+  loop.Run();
+  asker.join();
+  EXPECT_EQ(step, 7u);
+  EXPECT_FALSE(loop.View([](const ClusterView*) {}));
+}
+
+TEST(CoordinatorLoop, FullQueue_RefusesWithoutCalling) {
+  Script script;
+  CoordinatorLoop loop(script.Core(), script.Ports(), Now);
+  int taken = 0;
+  for (size_t i = 0; i < kMaxQueuedEvents; ++i) ASSERT_TRUE(loop.Post(NodeLost{1, ""}, [&] { ++taken; }));
+  EXPECT_FALSE(loop.Post(NodeLost{1, ""}, [&] { ++taken; }));
+  loop.Stop("enough");
+  loop.Run();
+  EXPECT_EQ(taken, static_cast<int>(kMaxQueuedEvents));
+}
+
+}  // namespace
+}  // namespace locum

@@ -1,0 +1,13 @@
+// XXH3 for one instruction set; see hash_kernels.h. CMakeLists.txt gives this file its flags.
+#if defined(__x86_64__)
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "state/hash_kernels.h"
+
+namespace locum {
+
+uint64_t Hash64Avx2(const void* data, size_t bytes) { return XXH3_64bits(data, bytes); }
+
+}  // namespace locum
+#endif

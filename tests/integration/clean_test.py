@@ -1,0 +1,80 @@
+"""Nothing is left behind: after success, failure, Ctrl-C at any moment, and SIGKILL of `locum run`."""
+
+import os
+import random
+import signal
+import sys
+import time
+import unittest
+
+import harness
+from harness import BIN, Cluster, wait_for
+
+MINIMAL = [BIN / "minimal", "--steps", 100000, "--step-ms", 5]
+# A data loader as they are in the field: a session of its own, deaf to SIGTERM, outliving its parent.
+LOADER = "trap '' TERM; (setsid sh -c 'trap \"\" TERM; sleep 1000' &) ; "
+
+
+class Clean(unittest.TestCase):
+    def assert_clean(self, cluster, within):
+        try:
+            wait_for("nothing to be left behind", lambda: not cluster.left_behind(), within)
+        except harness.Failed:
+            self.assertEqual(cluster.left_behind(), [])
+
+    def test_success(self):
+        with Cluster("--nodes", 2, "--spares", 1, command=[BIN / "minimal", "--steps", 30]) as cluster:
+            self.assertEqual(cluster.wait_exit(), 0, cluster.stderr())
+            self.assertEqual(cluster.left_behind(), [])
+            self.assertEqual(cluster.status()["job"]["state"], "finished")
+
+    def test_failure(self):
+        with Cluster("--nodes", 2, command=["sh", "-c", "sleep 0.2; exit 7"]) as cluster:
+            self.assertEqual(cluster.wait_exit(), 7, cluster.stderr())
+            self.assertEqual(cluster.left_behind(), [])
+
+    def test_children_that_hide(self):
+        script = LOADER + f"exec {BIN / 'minimal'} --steps 40 --step-ms 5"
+        with Cluster("--nodes", 2, command=["sh", "-c", script]) as cluster:
+            self.assertEqual(cluster.wait_exit(), 0, cluster.stderr())
+            self.assertEqual(cluster.left_behind(), [])
+
+    def test_interrupt_at_fifty_moments(self):
+        seed = int(os.environ.get("LOCUM_TEST_SEED", "1"))
+        moments = random.Random(seed)
+        grace = 1.0
+        for i in range(50):
+            after = moments.uniform(0, 1.6)
+            which = moments.choice([signal.SIGINT, signal.SIGTERM])
+            command = MINIMAL if i % 5 else ["sh", "-c", LOADER + "exec " + " ".join(map(str, MINIMAL))]
+            with self.subTest(seed=seed, moment=i, after=after):
+                with Cluster("--nodes", 2, "--spares", 1, "--grace", "1s", command=command) as cluster:
+                    time.sleep(after)
+                    cluster.process.send_signal(which)
+                    status = cluster.wait_exit(grace + 2 + 10)  # a loaded machine is slower; the bench measures
+                    self.assertIn(status, (130, 143, -2, -15), cluster.stderr())
+                    self.assertEqual(cluster.left_behind(), [])
+
+    def test_sigkill_of_run(self):
+        for after in (0.05, 0.3, 1.0, 2.0):
+            with self.subTest(after=after):
+                with Cluster("--nodes", 2, "--spares", 1, "--grace", "1s", command=MINIMAL) as cluster:
+                    time.sleep(after)
+                    cluster.process.kill()
+                    cluster.process.wait()
+                    self.assert_clean(cluster, 20)
+
+    def test_second_interrupt_kills_at_once(self):
+        deaf = ["sh", "-c", "trap '' TERM INT; while :; do sleep 1; done"]
+        with Cluster("--nodes", 2, "--grace", "60s", command=deaf) as cluster:
+            time.sleep(1)
+            cluster.process.send_signal(signal.SIGINT)
+            time.sleep(0.5)
+            self.assertIsNone(cluster.process.poll())
+            cluster.process.send_signal(signal.SIGINT)
+            cluster.wait_exit(30)
+            self.assert_clean(cluster, 20)
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main(verbosity=2))

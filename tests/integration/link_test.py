@@ -1,0 +1,171 @@
+"""Two machines as network namespaces, with private /tmp and /dev/shm, whose parts are started by hand. The link of a
+node is taken down without a reset; the spare takes over; the link comes back; the node is fenced, repaired, and
+takes its rank back."""
+
+import collections
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import harness
+from harness import BIN, LOCUM, wait_for
+
+STEPS = 600
+COMMAND = [str(BIN / "minimal"), "--steps", str(STEPS), "--size", str(1 << 20), "--step-ms", "10"]
+
+
+def ip(*args):
+    subprocess.run(["ip", *args], check=True, capture_output=True, text=True)
+
+
+class Machines:
+    """Namespaces a and b, joined by a veth pair, addresses 10.77.0.1 and 10.77.0.2."""
+
+    def __init__(self):
+        tag = f"{os.getpid() % 100000}"
+        self.names = {"a": f"locum-a{tag}", "b": f"locum-b{tag}"}
+        self.veth = {"a": f"lva{tag}", "b": f"lvb{tag}"}
+        self.address = {"a": "10.77.0.1", "b": "10.77.0.2"}
+        for name in self.names.values():
+            ip("netns", "add", name)
+        ip("link", "add", self.veth["a"], "netns", self.names["a"], "type", "veth", "peer", "name", self.veth["b"],
+           "netns", self.names["b"])
+        for m in "ab":
+            ip("-n", self.names[m], "addr", "add", f"{self.address[m]}/24", "dev", self.veth[m])
+            ip("-n", self.names[m], "link", "set", "lo", "up")
+            self.link(m, "up")
+
+    def link(self, machine, state):
+        ip("-n", self.names[machine], "link", "set", self.veth[machine], state)
+
+    def start(self, machine, argv, log, env=None):
+        private = 'mount -t tmpfs none /tmp && mount -t tmpfs none /dev/shm && exec "$@"'
+        with open(log, "ab") as out:
+            return subprocess.Popen(["ip", "netns", "exec", self.names[machine], "unshare", "-m", "sh", "-c", private, "sh",
+                                     *argv], stdout=out, stderr=out, stdin=subprocess.DEVNULL, start_new_session=True,
+                                    env=env)
+
+    def run(self, machine, argv):
+        return subprocess.run(["ip", "netns", "exec", self.names[machine], *argv], capture_output=True, text=True)
+
+    def delete(self):
+        for name in self.names.values():
+            subprocess.run(["ip", "netns", "del", name], capture_output=True)
+
+
+def can_make_namespaces():
+    return os.geteuid() == 0 and shutil.which("ip") and subprocess.run(
+        ["ip", "netns", "list"], capture_output=True).returncode == 0
+
+
+@unittest.skipUnless(can_make_namespaces(), "needs root and iproute2")
+class Link(unittest.TestCase):
+    def setUp(self):
+        # Not below /tmp: each machine has a /tmp of its own.
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="locum-link-", dir="/var/tmp"))
+        self.machines = Machines()
+        self.processes = []
+        self.mark = f"LOCUM_TEST_MARK=link-{os.getpid()}"
+
+    def tearDown(self):
+        for process in reversed(self.processes):
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        for process in self.processes:
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        for pid in harness.processes_with(self.mark):
+            os.kill(pid, signal.SIGKILL)
+        self.machines.delete()
+        keep = pathlib.Path("/tmp/locum-failed-link")
+        shutil.rmtree(keep, ignore_errors=True)
+        if self._outcome.result.failures or self._outcome.result.errors:
+            shutil.copytree(self.dir, keep, ignore=lambda d, names: [n for n in names if n.endswith(".sock")])
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+    def start(self, machine, name, *argv):
+        key, value = self.mark.split("=")
+        process = self.machines.start(machine, [LOCUM, *argv], self.dir / f"{name}.out", dict(os.environ, **{key: value}))
+        self.processes.append(process)
+        return process
+
+    def start_agent(self, machine, name):
+        return self.start(machine, name, "agent", "--coordinator", "10.77.0.1:7070", "--name", name, "--dir",
+                          str(self.dir / name), "--interface", self.machines.veth[machine], "--token-file",
+                          str(self.dir / "job" / "token"))
+
+    def status(self):
+        done = self.machines.run("a", [LOCUM, "status", "--dir", str(self.dir / "job"), "--json"])
+        return json.loads(done.stdout) if done.returncode == 0 and done.stdout else None
+
+    def events(self, name):
+        path = self.dir / "job" / "events.jsonl"
+        lines = path.read_text().split("\n")[:-1] if path.exists() else []
+        return [e for e in map(json.loads, lines) if e["name"] == name]
+
+    def wait_event(self, name, count=1):
+        wait_for(f"event {name} ({count})", lambda: len(self.events(name)) >= count)
+
+    def wait_status(self, what, condition):
+        def check():
+            status = self.status()
+            return status if status and condition(status) else None
+        return wait_for(what, check)
+
+    def test_link_down_without_reset(self):
+        coordinator = self.start("a", "coordinator", "coordinator", "--interface", self.machines.veth["a"], "--port", "7070",
+                                 "--dir", str(self.dir / "job"), "--nodes", "2", "--spares", "1", "--", *COMMAND)
+        wait_for("the token", lambda: (self.dir / "job" / "token").exists())
+        self.start_agent("a", "node-0")
+        self.start_agent("b", "node-1")
+        self.start_agent("a", "node-2")
+        before = self.wait_status("step 50", lambda s: s["job"]["step"] >= 50)
+        self.assertEqual({n["name"]: n["address"] for n in before["nodes"]},
+                         {"node-0": "10.77.0.1", "node-1": "10.77.0.2", "node-2": "10.77.0.1"})
+        pids = {r["rank"]: (r["worker_pid"], harness.start_time(r["worker_pid"])) for r in before["ranks"]}
+
+        self.machines.link("b", "down")
+        self.wait_event("step_resumed", 2)
+        self.assertEqual([e["node"] for e in self.events("fault_detected")], ["node-1"])
+        between = self.status()
+        self.assertEqual({r["rank"]: r["node"] for r in between["ranks"]}, {0: "node-0", 1: "node-2"})
+        self.assertEqual(harness.start_time(pids[0][0]), pids[0][1])
+        self.assertIsNotNone(harness.start_time(pids[1][0]), "the cut-off worker is alive, and must do no harm")
+
+        self.machines.link("b", "up")
+        self.wait_event("node_repaired")
+        self.assertIsNone(harness.start_time(pids[1][0]), "the fenced worker was to be ended")
+        asked = self.machines.run("a", [LOCUM, "failback", "node-1", "--dir", str(self.dir / "job")])
+        self.assertEqual(asked.returncode, 0, asked.stderr)
+        self.wait_event("failback_done")
+        self.assertEqual({r["rank"]: r["node"] for r in self.status()["ranks"]}, {0: "node-0", 1: "node-1"})
+        self.assertEqual(coordinator.wait(harness.DEADLINE), 0)
+        wait_for("all processes to end", lambda: not harness.processes_with(self.mark), 30)
+
+        commits, losses = collections.Counter(), collections.defaultdict(set)
+        for path in self.dir.rglob("*.steps"):
+            for r in harness.read_step_log(path):
+                if r.committed_ns:
+                    commits[r.rank, r.step] += 1
+                    losses[r.rank, r.step].add(r.loss_bits)
+        self.assertEqual(set(commits), {(r, s) for r in range(2) for s in range(STEPS)})
+        self.assertLessEqual(len({s for (r, s), n in commits.items() if n > 1}), 1)
+        self.assertTrue(all(len(bits) == 1 for bits in losses.values()))
+        finals = {harness.last_line(p.read_text(errors="replace")) for p in self.dir.rglob("worker-*.log")} - {""}
+        self.assertEqual(len(finals), 1)
+        alone = subprocess.run([LOCUM, "run", "--dir", str(self.dir / "undisturbed"), "--nodes", "2", "--", *COMMAND],
+                               capture_output=True, text=True)
+        self.assertEqual(finals, {harness.last_line(alone.stdout)})
+        self.assertFalse([p for p in self.dir.rglob("*") if p.is_socket()])
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main(verbosity=2))
