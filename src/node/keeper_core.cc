@@ -180,6 +180,7 @@ void KeeperCore::BeginAgent(Time now) {
   agent_since_ = now;
   agent_runs_ = true;
   ++agent_starts_;
+  Do(Note{"agent_started", "start " + std::to_string(agent_starts_)});
   Do(StartAgent{});
   KeeperHello hello;
   hello.keeper = keeper_;

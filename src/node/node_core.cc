@@ -55,7 +55,6 @@ void NodeCore::On(const WorkerSeen& seen, Time now) {
   Worker& worker = workers_[record.worker];
   bool joined_now = record.joined && !worker.record.joined;
   worker.record = record;
-  if (record.ended) worker.page.reset();
   Place& place = places_[record.slot];
   Worker* holder = Find(place.current);
   if (holder == nullptr || (!holder->Alive() && !record.ended)) place.current = record.worker;

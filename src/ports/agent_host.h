@@ -17,7 +17,9 @@ struct ReadyHeard { Incarnation worker; JoinInfo info; };
 struct StateHeard { Incarnation worker; WorkerState state; };
 struct ConnectionLost { Incarnation worker; std::string why; };  // also when it sent what is no message
 struct KeeperGone {};
-using AgentHostEvent = std::variant<KeeperHello, WorkerRecord, ReadyHeard, StateHeard, ConnectionLost, KeeperGone>;
+// A PageReading comes unasked when a connection is closed: the last one of that worker.
+using AgentHostEvent =
+    std::variant<KeeperHello, WorkerRecord, ReadyHeard, StateHeard, ConnectionLost, PageReading, KeeperGone>;
 
 class AgentHost {
  public:

@@ -135,6 +135,7 @@ class AgentLoop {
   void Take(ReadyHeard& heard) { Step(node::WorkerIsReady{heard.worker, std::move(heard.info)}); }
   void Take(StateHeard& heard) { Step(node::WorkerSaid{heard.worker, std::move(heard.state)}); }
   void Take(ConnectionLost& lost) { Step(node::WorkerLeft{lost.worker, lost.why}); }
+  void Take(PageReading& page) { Step(node::PagesRead{{page}}); }
   void Take(KeeperGone&) { keeper_gone_ = true; }
   void Take(LinkUp& up) { Step(node::CoordinatorUp{up.welcome}); }
   void Take(LinkOrder& order) { Step(node::Ordered{std::move(order.order)}); }

@@ -96,6 +96,28 @@ TEST_F(AgentProcess, CommitInThePage_IsReportedWithinAHeartbeat) {
   }));
 }
 
+TEST_F(AgentProcess, LastWordsAndLastStep_ComeBeforeTheEnd) {
+  StartNode({WorkerProgram(), "join", "commit", "7", "say-broken", "exit", "5"});
+  Order({RunSlot(0)});
+  ASSERT_TRUE(AwaitWorker(0, Exited));
+  EXPECT_EQ(coordinator_->Worker(0).state.broken_why, "said at the end");
+  EXPECT_EQ(coordinator_->Worker(0).state.word.step, Step(7));
+}
+
+TEST_F(AgentProcess, StopAt_IsStoredInThePageAndReported) {
+  StartNode({WorkerProgram(), "join", "starting", "19", "serve"});
+  Order({RunSlot(0)});
+  ASSERT_TRUE(AwaitWorker(0, [](const WorkerReport& w) { return Ready(w) && w.state.starting == Step(19); }));
+  EXPECT_EQ(coordinator_->Worker(0).state.stop_at, kNoStop);
+  WorkerOrder order = To(coordinator_->Worker(0), Mode::kRun, 1);
+  order.stop_at = Step(20);
+  Order({order});
+  ASSERT_TRUE(AwaitWorker(0, [](const WorkerReport& w) { return w.state.stop_at == Step(20); }));
+  EXPECT_EQ(coordinator_->Worker(0).state.starting, Step(19));
+  ASSERT_TRUE(AwaitLog(coordinator_->Worker(0).log, "order mode 3 generation 1"));
+  EXPECT_NE(Read(coordinator_->Worker(0).log).find("page stop_at 20"), std::string::npos);
+}
+
 TEST_F(AgentProcess, AgentKilled_NextOneAdoptsTheWorker) {
   StartNode({WorkerProgram(), "join", "print", "some output", "serve"});
   Order({RunSlot(0)});

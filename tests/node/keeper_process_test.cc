@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/random.h"
 #include "tests/node/node_fixture.h"
 
 namespace locum::test {
@@ -236,6 +237,32 @@ TEST_F(KeeperProcess, WorkersSignals_AreAsTheKeeperFoundThem) {
   std::string log = Read(coordinator_->Worker(0).log);
   EXPECT_NE(log.find("SigBlk:\t0000000000000000"), std::string::npos) << log;
   EXPECT_NE(log.find("SigIgn:\t0000000000000000"), std::string::npos) << log;
+}
+
+TEST_F(KeeperProcess, EndedAtAnyMoment_NothingSurvivesAndTheDirectoryIsFree) {
+  Random random(20240607);
+  for (int round = 0; round < 25; ++round) {
+    pid_t keeper = StartKeeper();
+    const int signals[] = {SIGKILL, SIGTERM, SIGINT};
+    int signal = signals[random.Below(3)];
+    bool to_agent_too = random.OneIn(2);
+    if (random.OneIn(4)) {
+      ::usleep(static_cast<useconds_t>(random.Below(20'000)));
+    } else {
+      ASSERT_TRUE(coordinator_->AwaitAgent(kPatience)) << "round " << round;
+      coordinator_->Send(LinkUp{MakeWelcome({WorkerProgram(), "child", "orphan", "join", "sleep"}, Duration(0))});
+      sequence_ = 0;
+      Order({RunSlot(0), RunSlot(1)});
+      ::usleep(static_cast<useconds_t>(random.Below(30'000)));
+      if (to_agent_too) ::kill(coordinator_->hello().agent_pid, SIGKILL);
+    }
+    ::kill(keeper, signal);
+    ASSERT_NE(AwaitEnd(keeper), -1) << "round " << round;
+    ASSERT_TRUE(AwaitNothingLeft()) << "round " << round;
+    coordinator_ = nullptr;  // and whatever waits there
+    std::filesystem::remove(control_);
+    coordinator_ = std::make_unique<FakeCoordinator>(control_);
+  }
 }
 
 }  // namespace

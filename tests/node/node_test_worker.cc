@@ -11,6 +11,8 @@
 //   join-as HEX      joins as another incarnation
 //   position N       sets the page's position
 //   commit N         sets the page's word to open state N of generation 1
+//   starting N       sets the page's step that is begun
+//   say-broken       reports a broken collective
 //   leave            closes the connection
 //   serve            answers orders, like a trainer that is always parked
 //   serve-deaf       takes orders and answers none
@@ -81,10 +83,17 @@ class TestWorker {
       } else if (*type == WorkerMessage::kOrder) {
         WorkerOrder order = *DecodeOrder(packet.bytes);
         Print("order mode " + std::to_string(static_cast<int>(order.mode)) + " generation " +
-              std::to_string(order.generation.value) + " " + order.refuse);
+              std::to_string(order.generation.value) + " " + order.refuse + " page stop_at " +
+              std::to_string(page()->stop_at.load()));
         if (answer) Answer(order);
       }
     }
+  }
+
+  void SayBroken() {
+    state_.broken = Generation(1);
+    state_.broken_why = "said at the end";
+    Send(EncodeState(state_));
   }
 
   void Leave() { fd_.Reset(); }
@@ -178,6 +187,8 @@ void Run(int argc, char** argv) {
       worker.page()->word.store(
           Word{Generation(1), Step(static_cast<uint64_t>(std::atoi(next().c_str()))), WordState::kOpen}.Pack());
     }
+    if (word == "starting") worker.page()->starting.store(static_cast<uint64_t>(std::atoi(next().c_str())));
+    if (word == "say-broken") worker.SayBroken();
     if (word == "leave") worker.Leave();
     if (word == "serve") worker.Serve(true);
     if (word == "serve-deaf") worker.Serve(false);

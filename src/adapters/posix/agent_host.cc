@@ -109,11 +109,12 @@ void PosixAgentHost::HearKeeper() {
 void PosixAgentHost::TakeRecord(WorkerRecord record, std::vector<OwnedFd> descriptors) {
   Incarnation worker = record.worker;
   bool joined = record.joined;
-  events_.push_back(std::move(record));
   if (!joined) {
-    links_.erase(worker);
-    return;
+    HearWorker(worker);  // what it said last comes before its end
+    Close(worker);
   }
+  events_.push_back(std::move(record));
+  if (!joined) return;
   if (Find(worker) != nullptr) return;
   Status adopted = descriptors.size() == 2 ? Adopt(worker, std::move(descriptors))
                                            : Unavailable("its connection was closed as it joined");
@@ -167,8 +168,15 @@ Status PosixAgentHost::Deliver(Incarnation worker, const std::string& packet) {
   return Invalid("a message that only a node sends came from a worker");
 }
 
-void PosixAgentHost::Lose(Incarnation worker, const std::string& why) {
+void PosixAgentHost::Close(Incarnation worker) {
+  Link* link = Find(worker);
+  if (link == nullptr) return;
+  events_.push_back(ReadPage(worker, *link->page()));
   links_.erase(worker);
+}
+
+void PosixAgentHost::Lose(Incarnation worker, const std::string& why) {
+  Close(worker);
   events_.push_back(ConnectionLost{worker, why});
 }
 

@@ -60,6 +60,7 @@ class PosixAgentHost : public AgentHost {
   void HearWorker(Incarnation worker);
   Status Deliver(Incarnation worker, const std::string& packet);
   void FlushWorker(Incarnation worker, Link* link);
+  void Close(Incarnation worker);
   void Lose(Incarnation worker, const std::string& why);
   Link* Find(Incarnation worker);
   static PageReading ReadPage(Incarnation worker, const Page& page);
