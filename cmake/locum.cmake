@@ -8,10 +8,6 @@ if(LOCUM_SANITIZE)
 endif()
 if(LOCUM_FUZZERS)
   add_compile_options(-fsanitize=fuzzer-no-link)  # the fuzzers see which way the libraries' code went
-endif()
-
-if(LOCUM_FUZZERS)  # coverage everywhere, so that the fuzzer sees into the layers
-  add_compile_options(-fsanitize=fuzzer-no-link)
   add_link_options(-fsanitize=fuzzer-no-link)
 endif()
 

@@ -1,4 +1,4 @@
-// What every fuzz target offers besides its entry: inputs from which others are derived, at least one for each
+// What a fuzz target may offer besides its entry: inputs from which others are derived, at least one for each
 // kind of message. A target aborts when a property does not hold.
 #pragma once
 

@@ -96,6 +96,7 @@ Status WorkerJob::Prepare(const JoinParameters& parameters) {
 WorkerJob::~WorkerJob() {
   if (protocol_) protocol_->Leave();
   link_.reset();
+  if (port_) ForgetInForkedChildren(port_->listener_fd());
   port_.reset();
   server_.reset();
   if (mover_thread_.joinable()) mover_thread_.join();
