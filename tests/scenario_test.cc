@@ -54,6 +54,8 @@ class Script {
       cluster_->KillWorker(Rank(static_cast<uint32_t>(std::stoul(what))));
     } else if (command == "tear-rank") {
       cluster_->TearWorker(Rank(static_cast<uint32_t>(std::stoul(what))));
+    } else if (command == "hang-rank") {
+      cluster_->HangWorker(Rank(static_cast<uint32_t>(std::stoul(what))));
     } else if (command == "spoil-rank") {
       cluster_->SpoilWorker(Rank(static_cast<uint32_t>(std::stoul(what))));
     } else if (command == "cut-link") {
@@ -116,9 +118,9 @@ class Script {
           }
           return false;
         },
-        std::chrono::seconds(30));
+        std::chrono::seconds(900));
     Flush();
-    if (!reached) out_ += "NOT REACHED in 30 s\n";
+    if (!reached) out_ += "NOT REACHED in 900 s\n";
     if (cluster_->ended()) out_ += "exit status " + std::to_string(cluster_->exit_status()) + "\n";
   }
 

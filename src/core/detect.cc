@@ -28,6 +28,27 @@ void Coordinator::Impl::Detect() {
   DetectBroken();
   DetectSilence();
   DetectIdle();
+  DetectHang();
+}
+
+// One rank computes for so long that all others wait: it hangs. If all wait, the collective does.
+void Coordinator::Impl::DetectHang() {
+  if (p_.phase != JobPhase::kRunning || adopting_) return;
+  const Time due = last_progress_ + T().hang;
+  if (now_ < due) return Want(due);
+  std::vector<Fault> faults;
+  bool any_waits = false;
+  for (const Placement& p : p_.ranks) {
+    const WorkerReport* report = ReportOf(p);
+    if (!report) continue;
+    const Position position = report->state.position;
+    const bool waits = position == Position::kInCollective || position == Position::kParked;
+    any_waits |= waits;
+    if (!waits) faults.push_back({p.node, p.rank, p.worker, "it has held all others up for the time of timeouts.hang"});
+  }
+  last_progress_ = now_;
+  if (!any_waits) return;  // one slow step of everyone
+  Open(faults, faults.empty() ? "no rank has made a step for the time of timeouts.hang" : faults.front().reason);
 }
 
 // A node without ranks costs nothing while it is away, but it is no spare.

@@ -104,6 +104,7 @@ struct Coordinator::Impl {
   void DetectBroken();
   void DetectSilence();
   void DetectIdle();
+  void DetectHang();
   bool StandsStill(Duration since) const;
 
   // generation.cc: from the trigger to the first commit
