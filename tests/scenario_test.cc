@@ -71,6 +71,8 @@ class Script {
     } else if (command == "failback") {
       const Status status = cluster_->Failback(what);
       out_ += status.ok() ? "accepted\n" : "refused: " + status.message() + "\n";
+    } else if (command == "waiting") {
+      out_ += "waiting for: " + cluster_->View().waiting_for + "\n";
     } else if (command == "ranks") {
       for (const RankView& r : cluster_->View().ranks) out_ += "rank " + std::to_string(r.rank.value) + " on " + r.node + "\n";
     } else if (command == "nodes") {
