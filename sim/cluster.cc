@@ -73,10 +73,13 @@ std::string Cluster::Describe() const {
     for (const auto& [slot, w] : node.workers) {
       const Word& word = w->state.word;
       text += "    slot " + std::to_string(slot.value) + " " + ToHex(w->id.value) + (w->alive ? "" : " dead") +
-              (w->ready ? "" : " starting") + " g=" + std::to_string(word.generation.value) + " s=" +
-              std::to_string(word.step.value) + " " + WordStateName(word.state) + " position " +
+              (w->ready ? "" : " starting") + " g=" + std::to_string(word.generation.value) +
+              " s=" + std::to_string(word.step.value) + " " + WordStateName(word.state) + " position " +
               std::to_string(static_cast<int>(w->state.position)) + " mode " +
-              std::to_string(static_cast<int>(w->order.mode)) + " broken=" + std::to_string(w->state.broken.value) + " frozen=" + std::to_string(w->state.frozen.value) + " verified=" + std::to_string(w->state.verified.generation.value) + " of g=" + std::to_string(w->order.generation.value) + "\n";
+              std::to_string(static_cast<int>(w->order.mode)) + " broken=" + std::to_string(w->state.broken.value) +
+              " frozen=" + std::to_string(w->state.frozen.value) +
+              " verified=" + std::to_string(w->state.verified.generation.value) +
+              " of g=" + std::to_string(w->order.generation.value) + "\n";
     }
   }
   return text;

@@ -24,8 +24,8 @@ namespace locum::sim {
 
 struct Options {
   uint64_t seed = 1;
-  bool jitter = true;       // false: every delay has its mean, for scripts
-  uint64_t steps = 40;      // of the job
+  bool jitter = true;   // false: every delay has its mean, for scripts
+  uint64_t steps = 40;  // of the job
   Duration compute = std::chrono::milliseconds(20);
   Duration update = std::chrono::milliseconds(2);
   Duration start = std::chrono::milliseconds(300);  // a worker, from its start to ready
@@ -50,10 +50,10 @@ class Cluster {
   void KillNode(const std::string& name);   // keeper, agent, workers; connections are reset
   void KillAgent(const std::string& name);  // the keeper starts it again
   void KillWorker(Rank rank);
-  void TearWorker(Rank rank);               // its next update fails half-way
-  void HangWorker(Rank rank);               // its trainer does nothing any more; the library answers
-  void SpoilWorker(Rank rank);              // its state is changed behind everyone's back
-  void CutLink(const std::string& name);    // silent: nothing arrives, nothing is reset
+  void TearWorker(Rank rank);             // its next update fails half-way
+  void HangWorker(Rank rank);             // its trainer does nothing any more; the library answers
+  void SpoilWorker(Rank rank);            // its state is changed behind everyone's back
+  void CutLink(const std::string& name);  // silent: nothing arrives, nothing is reset
   void HealLink(const std::string& name);
   void KillCoordinator();
   void StartCoordinator();
@@ -69,7 +69,7 @@ class Cluster {
   bool coordinator_up() const { return core_ != nullptr; }
   const std::vector<TimedNote>& notes() const { return notes_; }
   const std::vector<std::string>& violations() const { return violations_; }
-  bool StateLost() const;  // no live worker holds a state that counts
+  bool StateLost() const;        // no live worker holds a state that counts
   std::string Describe() const;  // every node and worker, for a person
   std::vector<std::string> NodeNames() const;
   bool NodeUp(const std::string& name) const { return nodes_.at(name).up; }
@@ -84,14 +84,14 @@ class Cluster {
     bool cut = false;
     bool agent = false;
     bool connecting = false;
-    StreamId stream = 0;        // 0: not connected
+    StreamId stream = 0;  // 0: not connected
     bool welcomed = false;
     Incarnation keeper, agent_id;
     Term term;
     std::string job;
     std::map<Slot, std::shared_ptr<Worker>> workers;
     NodeOrder order;
-    uint64_t epoch = 0;         // grows with each start and kill; late callbacks of an older one do nothing
+    uint64_t epoch = 0;  // grows with each start and kill; late callbacks of an older one do nothing
   };
   struct Worker {
     Incarnation id;
@@ -101,12 +101,12 @@ class Cluster {
     bool ready = false;
     std::optional<WorkerExit> exit;
     WorkerState state;
-    uint64_t value = 0;         // stands for the bytes of the state
+    uint64_t value = 0;  // stands for the bytes of the state
     WorkerOrder order;
-    uint64_t activity = 0;      // what the trainer does now; a callback of an older one does nothing
+    uint64_t activity = 0;  // what the trainer does now; a callback of an older one does nothing
     bool tear_next = false;
     bool pulling = false;
-    Generation group;           // the generation the trainer thinks it is in: that of its last NextStep
+    Generation group;  // the generation the trainer thinks it is in: that of its last NextStep
     Rank rank = kNoRank;
     std::vector<Peer> peers;
   };
@@ -165,7 +165,7 @@ class Cluster {
   std::shared_ptr<const PersistentState> stored_;
   Term term_;
   Time paused_until_{};
-  std::vector<Event> held_;      // arrived while the coordinator paused
+  std::vector<Event> held_;  // arrived while the coordinator paused
   uint64_t core_epoch_ = 0;
   Time wake_ = kNever;
   StreamId next_stream_ = 0;

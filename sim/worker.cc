@@ -61,8 +61,7 @@ void Cluster::Apply(const std::shared_ptr<Worker>& w) {
     });
   }
   switch (o.mode) {
-    case Mode::kIdle:
-      break;
+    case Mode::kIdle: break;
     case Mode::kFreeze:
       if (o.generation > w->state.frozen) Freeze(w);
       break;
@@ -70,9 +69,7 @@ void Cluster::Apply(const std::shared_ptr<Worker>& w) {
       if (o.generation > w->state.frozen) Freeze(w);
       Recover(w);
       break;
-    case Mode::kRun:
-      Run(w);
-      break;
+    case Mode::kRun: Run(w); break;
     case Mode::kFinish:
       if (w->state.done) {
         w->state.position = Position::kParked;
@@ -100,9 +97,10 @@ void Cluster::Freeze(const std::shared_ptr<Worker>& w) {
     s.parked = s.frozen;
   } else {
     // Computing goes on to its end and is then refused; a collective is broken off by the program's abort.
-    After(Delay(s.position == Position::kInCollective ? Ms(1) : options_.compute / 2), [this, w, g = s.frozen, a = w->activity] {
-      if (w->alive && w->state.frozen == g && w->activity == a) Park(w);
-    });
+    After(Delay(s.position == Position::kInCollective ? Ms(1) : options_.compute / 2),
+          [this, w, g = s.frozen, a = w->activity] {
+            if (w->alive && w->state.frozen == g && w->activity == a) Park(w);
+          });
   }
   SendReport(*w->node);
 }
@@ -173,10 +171,10 @@ void Cluster::Run(const std::shared_ptr<Worker>& w) {
   WorkerState& s = w->state;
   s.stop_at = o.stop_at;
   w->peers = o.peers;
-  if (s.word.generation == o.generation && s.word.state == WordState::kFrozen && s.verified.generation == o.generation &&
-      s.broken < o.generation && s.position == Position::kParked) {
-    if (w->value != ValueOf(s.word.step.value)) Violation("generation " + std::to_string(o.generation.value) +
-                                                         " runs on a state that no undisturbed run has");
+  if (s.word.generation == o.generation && s.word.state == WordState::kFrozen &&
+      s.verified.generation == o.generation && s.broken < o.generation && s.position == Position::kParked) {
+    if (w->value != ValueOf(s.word.step.value))
+      Violation("generation " + std::to_string(o.generation.value) + " runs on a state that no undisturbed run has");
     newest_running_ = std::max(newest_running_, o.generation);
     s.word.state = WordState::kOpen;
     After(Delay(Ms(15)), [this, w, g = o.generation] {
@@ -254,8 +252,8 @@ void Cluster::TryComplete(Generation generation, Collective& c) {
     if (member.first->node->cut || !member.first->alive || member.first->activity != member.second) return;
   }
   c.complete = true;
-  if (generation < newest_running_) Violation("a collective of generation " + std::to_string(generation.value) +
-                                              " completed while a later one runs");
+  if (generation < newest_running_)
+    Violation("a collective of generation " + std::to_string(generation.value) + " completed while a later one runs");
   for (const auto& [id, member] : c.entered) {
     After(Delay(Us(400)), [this, w = member.first, a = member.second] { CollectiveDone(w, a); });
   }

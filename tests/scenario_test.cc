@@ -74,7 +74,8 @@ class Script {
     } else if (command == "waiting") {
       out_ += "waiting for: " + cluster_->View().waiting_for + "\n";
     } else if (command == "ranks") {
-      for (const RankView& r : cluster_->View().ranks) out_ += "rank " + std::to_string(r.rank.value) + " on " + r.node + "\n";
+      for (const RankView& r : cluster_->View().ranks)
+        out_ += "rank " + std::to_string(r.rank.value) + " on " + r.node + "\n";
     } else if (command == "nodes") {
       for (const NodeView& n : cluster_->View().nodes) {
         out_ += n.name + " " + NodeStateName(n.state) + " " + RoleName(n.role) + "\n";

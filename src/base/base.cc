@@ -55,8 +55,6 @@ Status Status::Annotate(const std::string& context) const {
   return ok() ? *this : Status(code_, context + ": " + message_);
 }
 
-Status ErrnoStatus(int err, const std::string& what) {
-  return Internal(what + ": " + std::strerror(err));
-}
+Status ErrnoStatus(int err, const std::string& what) { return Internal(what + ": " + std::strerror(err)); }
 
 }  // namespace locum

@@ -9,5 +9,4 @@ namespace locum {
 
 }  // namespace locum
 
-#define LOCUM_CHECK(cond) \
-  ((cond) ? static_cast<void>(0) : ::locum::CheckFailed(__FILE__, __LINE__, #cond))
+#define LOCUM_CHECK(cond) ((cond) ? static_cast<void>(0) : ::locum::CheckFailed(__FILE__, __LINE__, #cond))

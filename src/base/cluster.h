@@ -60,11 +60,11 @@ struct Verified {
   Generation generation;  // of the order it answers; 0: none
   Step step;
   uint64_t state_hash = 0;
-  uint64_t bytes = 0;        // pulled; 0 when the state was already here
-  int64_t begin_ns = 0;      // CLOCK_MONOTONIC of the node: first request
-  int64_t end_ns = 0;        // last chunk verified and in place
-  uint32_t retries = 0;      // times another source had to be taken
-  Incarnation source;        // the last source that served
+  uint64_t bytes = 0;    // pulled; 0 when the state was already here
+  int64_t begin_ns = 0;  // CLOCK_MONOTONIC of the node: first request
+  int64_t end_ns = 0;    // last chunk verified and in place
+  uint32_t retries = 0;  // times another source had to be taken
+  Incarnation source;    // the last source that served
   friend bool operator==(const Verified&, const Verified&) = default;
 };
 
@@ -81,7 +81,7 @@ struct Echo {
 struct WorkerState {
   Word word;
   Position position = Position::kStarting;
-  Step starting;  // the step the trainer last began (seen in the page)
+  Step starting;           // the step the trainer last began (seen in the page)
   Step stop_at{kMaxStep};  // the stop that was in force when `starting` was read
   Rank rank = kNoRank;
   Generation frozen;  // the newest generation it froze for; `holding` belongs to it
@@ -108,7 +108,7 @@ struct WorkerState {
 // ---- What a node says -------------------------------------------------------------------------------------
 
 struct WorkerExit {
-  int32_t status = 0;    // exit status, when signal is 0
+  int32_t status = 0;  // exit status, when signal is 0
   int32_t signal = 0;
   bool stopped = false;  // this node ended it, by an order
   std::string what;      // "exit status 3", "killed by SIGSEGV", "cannot execute 'x': No such file or directory"
@@ -137,8 +137,8 @@ struct WorkerReport {
 
 // Integers only: thresholds are decided on these.
 struct Usage {
-  int64_t when_ns = 0;  // CLOCK_MONOTONIC of the node; 0: not read yet
-  uint32_t cpu_permille = 0;  // of all processors, over the last interval
+  int64_t when_ns = 0;                                   // CLOCK_MONOTONIC of the node; 0: not read yet
+  uint32_t cpu_permille = 0;                             // of all processors, over the last interval
   uint64_t memory_used = 0, memory_total = 0;            // bytes
   uint64_t disk_used = 0, disk_total = 0;                // bytes, of the file system of the node's directory
   uint64_t disk_read_per_s = 0, disk_written_per_s = 0;  // bytes per second, all block devices
@@ -156,14 +156,14 @@ struct NodeHello {
   Incarnation agent;
   int32_t keeper_pid = 0;
   int32_t agent_pid = 0;
-  Term term;  // the highest it has obeyed
+  Term term;           // the highest it has obeyed
   uint32_t slots = 0;  // how many workers it can hold; 0: as many as the job asks for
   std::string dir;
 };
 
 struct NodeReport {
-  Term term;           // of the newest order obeyed
-  uint64_t order = 0;  // its sequence number
+  Term term;                          // of the newest order obeyed
+  uint64_t order = 0;                 // its sequence number
   std::vector<WorkerReport> workers;  // by slot
   Usage usage;
 };
@@ -178,8 +178,8 @@ struct Welcome {
   std::vector<std::string> command;
   uint32_t workers_per_node = 1;
   uint64_t seed = 0;
-  Duration grace{};            // between SIGTERM and SIGKILL
-  Duration heartbeat{};        // how often the node reports at least
+  Duration grace{};                // between SIGTERM and SIGKILL
+  Duration heartbeat{};            // how often the node reports at least
   Duration collective_deadline{};  // to come out of a collective after an abort, before SIGKILL
   Duration park_deadline{};        // to come to NextStep after a freeze, before SIGKILL
   Duration freeze_deadline{};      // to answer a freeze, before SIGKILL
@@ -213,12 +213,12 @@ struct WorkerOrder {
   Rank rank = kNoRank;
   uint32_t world = 0;
   Step recovery_step;
-  bool pull = false;           // the state of recovery_step is not here
-  bool staged = false;         // pull beside the present state, copy when all of it is verified
-  std::vector<Peer> sources;   // in the order to try
-  std::vector<Peer> peers;     // kRun: all ranks, by rank
-  Step stop_at = kNoStop;      // do not begin this step
-  uint64_t echo_nonce = 0;     // not 0: echo with `echo_peer` and report
+  bool pull = false;          // the state of recovery_step is not here
+  bool staged = false;        // pull beside the present state, copy when all of it is verified
+  std::vector<Peer> sources;  // in the order to try
+  std::vector<Peer> peers;    // kRun: all ranks, by rank
+  Step stop_at = kNoStop;     // do not begin this step
+  uint64_t echo_nonce = 0;    // not 0: echo with `echo_peer` and report
   Peer echo_peer;
   friend bool operator==(const WorkerOrder&, const WorkerOrder&) = default;
 };

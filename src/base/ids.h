@@ -18,11 +18,11 @@ struct Strong {
   constexpr Strong Next() const { return Strong(value + 1); }
 };
 
-using Rank = Strong<struct RankTag, uint32_t>;              // a worker's place in the job, 0-based
-using Slot = Strong<struct SlotTag, uint32_t>;              // a worker's place on its node, 0-based
-using Step = Strong<struct StepTag, uint64_t>;              // state s is the state after s updates
-using Generation = Strong<struct GenerationTag, uint64_t>;  // 0: none yet; the first membership is 1
-using Term = Strong<struct TermTag, uint64_t>;              // grows at each start of a coordinator
+using Rank = Strong<struct RankTag, uint32_t>;                // a worker's place in the job, 0-based
+using Slot = Strong<struct SlotTag, uint32_t>;                // a worker's place on its node, 0-based
+using Step = Strong<struct StepTag, uint64_t>;                // state s is the state after s updates
+using Generation = Strong<struct GenerationTag, uint64_t>;    // 0: none yet; the first membership is 1
+using Term = Strong<struct TermTag, uint64_t>;                // grows at each start of a coordinator
 using Incarnation = Strong<struct IncarnationTag, uint64_t>;  // random, never 0 for a live thing
 using Bytes = Strong<struct BytesTag, uint64_t>;
 

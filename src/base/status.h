@@ -54,7 +54,7 @@ Status ErrnoStatus(int err, const std::string& what);
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}                                  // NOLINT
+  Result(T value) : value_(std::move(value)) {}                                       // NOLINT
   Result(Status status) : status_(std::move(status)) { LOCUM_CHECK(!status_.ok()); }  // NOLINT
 
   bool ok() const { return status_.ok(); }
@@ -81,8 +81,8 @@ class [[nodiscard]] Result {
   std::optional<T> value_;
 };
 
-#define LOCUM_RETURN_IF_ERROR(expr)                 \
-  do {                                              \
+#define LOCUM_RETURN_IF_ERROR(expr)                                          \
+  do {                                                                       \
     if (auto locum_status = (expr); !locum_status.ok()) return locum_status; \
   } while (0)
 

@@ -52,11 +52,11 @@ struct KeeperHello {
 struct WorkerRecord {
   Slot slot;
   Incarnation worker;
-  int32_t pid = 0;         // the process that was started; the one that joined once `joined`
-  bool joined = false;     // its packet carries two descriptors: the connection, the page
+  int32_t pid = 0;      // the process that was started; the one that joined once `joined`
+  bool joined = false;  // its packet carries two descriptors: the connection, the page
   bool stopping = false;
   bool ended = false;
-  WorkerExit exit;         // when ended
+  WorkerExit exit;  // when ended
   std::string log;
   std::string step_log;
   friend bool operator==(const WorkerRecord&, const WorkerRecord&) = default;

@@ -20,19 +20,20 @@ namespace locum {
 // ---- What it is told at its making -----------------------------------------------------------------------
 
 struct Timeouts {
-  Duration heartbeat = std::chrono::milliseconds(100);        // a node reports at least this often
-  Duration silence = std::chrono::milliseconds(700);          // a silent node is suspect; failed if training stands still
-  Duration lost_stream_grace = std::chrono::milliseconds(15);  // lost stream + broken collective: how long to wait for other evidence
-  Duration culprit_grace = std::chrono::milliseconds(300);    // broken collective and no culprit: same members again
-  Duration freeze = std::chrono::seconds(5);                  // to answer a freeze
-  Duration collective = std::chrono::seconds(10);             // to leave an aborted collective, before SIGKILL
-  Duration park = std::chrono::seconds(120);                  // to come back to NextStep, before SIGKILL
-  Duration join = std::chrono::seconds(300);                  // first start: for every worker to be ready
-  Duration gather = std::chrono::seconds(3);                  // first start: wait this long for spares after N nodes are there
-  Duration hang = std::chrono::seconds(600);                  // a rank that holds all others up for this long is failed
-  Duration grace = std::chrono::seconds(5);                   // SIGTERM to SIGKILL
-  Duration finish = std::chrono::seconds(60);                 // for workers to exit after the end is on record
-  Duration adopt = std::chrono::seconds(10);                  // for nodes to come back to a new coordinator
+  Duration heartbeat = std::chrono::milliseconds(100);  // a node reports at least this often
+  Duration silence = std::chrono::milliseconds(700);    // a silent node is suspect; failed if training stands still
+  Duration lost_stream_grace =
+      std::chrono::milliseconds(15);  // lost stream + broken collective: how long to wait for other evidence
+  Duration culprit_grace = std::chrono::milliseconds(300);  // broken collective and no culprit: same members again
+  Duration freeze = std::chrono::seconds(5);                // to answer a freeze
+  Duration collective = std::chrono::seconds(10);           // to leave an aborted collective, before SIGKILL
+  Duration park = std::chrono::seconds(120);                // to come back to NextStep, before SIGKILL
+  Duration join = std::chrono::seconds(300);                // first start: for every worker to be ready
+  Duration gather = std::chrono::seconds(3);   // first start: wait this long for spares after N nodes are there
+  Duration hang = std::chrono::seconds(600);   // a rank that holds all others up for this long is failed
+  Duration grace = std::chrono::seconds(5);    // SIGTERM to SIGKILL
+  Duration finish = std::chrono::seconds(60);  // for workers to exit after the end is on record
+  Duration adopt = std::chrono::seconds(10);   // for nodes to come back to a new coordinator
   friend bool operator==(const Timeouts&, const Timeouts&) = default;
 };
 
@@ -51,22 +52,30 @@ struct JobSpec {
 
 struct Placement {  // of one rank
   Rank rank;
-  std::string node;   // who holds it; empty: nobody yet
-  std::string home;   // who held it at the job's start; failback brings it here
+  std::string node;  // who holds it; empty: nobody yet
+  std::string home;  // who held it at the job's start; failback brings it here
   Slot slot;
   Incarnation worker;
   friend bool operator==(const Placement&, const Placement&) = default;
 };
 
 enum class NodeState : uint8_t {
-  kJoining, kHealthy, kSuspect, kFailed, kRepairing, kVerifying, kProbation, kQuarantined, kLeft
+  kJoining,
+  kHealthy,
+  kSuspect,
+  kFailed,
+  kRepairing,
+  kVerifying,
+  kProbation,
+  kQuarantined,
+  kLeft
 };
 enum class Role : uint8_t { kNone, kActive, kSpare };
 const char* NodeStateName(NodeState state);
 const char* RoleName(Role role);
 
 enum class JobPhase : uint8_t {
-  kGathering,   // waiting for nodes and workers of the first generation
+  kGathering,  // waiting for nodes and workers of the first generation
   kRunning,
   kStopping,    // a planned move: waiting for all ranks to park at `stop_at`
   kFreezing,    // generation `generation` is opening: waiting for every live rank to freeze
@@ -98,31 +107,63 @@ struct PersistentState {
   std::vector<Placement> leaving;  // who held ranks before and still holds state, until the generation has committed
   std::vector<Recovered> history;  // the generations that ran, and from where
   std::vector<PersistentNode> nodes;
-  int exit_status = 0;    // when finished or failed
-  std::string reason;     // why failed
+  int exit_status = 0;  // when finished or failed
+  std::string reason;   // why failed
   friend bool operator==(const PersistentState&, const PersistentState&) = default;
 };
 
 // ---- Events ------------------------------------------------------------------------------------------------
 
 using StreamId = uint64_t;
-struct NodeConnected { StreamId stream; NodeHello hello; };
-struct NodeLost { StreamId stream; std::string reason; };
-struct WorkerReady { StreamId stream; Slot slot; Incarnation worker; JoinInfo info; };
-struct NodeReported { StreamId stream; NodeReport report; };
-struct FailbackRequested { uint64_t request; std::string node; };
-struct StopRequested { std::string reason; };   // SIGINT, SIGTERM: end nothing on record, only note it
-struct Paused { Duration gap; };  // this process itself did not run for that long: all deadlines start anew
+struct NodeConnected {
+  StreamId stream;
+  NodeHello hello;
+};
+struct NodeLost {
+  StreamId stream;
+  std::string reason;
+};
+struct WorkerReady {
+  StreamId stream;
+  Slot slot;
+  Incarnation worker;
+  JoinInfo info;
+};
+struct NodeReported {
+  StreamId stream;
+  NodeReport report;
+};
+struct FailbackRequested {
+  uint64_t request;
+  std::string node;
+};
+struct StopRequested {
+  std::string reason;
+};  // SIGINT, SIGTERM: end nothing on record, only note it
+struct Paused {
+  Duration gap;
+};  // this process itself did not run for that long: all deadlines start anew
 struct Tick {};
 using Event =
     std::variant<NodeConnected, NodeLost, WorkerReady, NodeReported, FailbackRequested, StopRequested, Paused, Tick>;
 
 // ---- Actions -----------------------------------------------------------------------------------------------
 
-struct Persist { std::shared_ptr<const PersistentState> state; };
-struct SendWelcome { StreamId stream; Welcome welcome; };
-struct RefuseNode { StreamId stream; std::string reason; };  // tell it and close the stream
-struct SendOrder { StreamId stream; NodeOrder order; };
+struct Persist {
+  std::shared_ptr<const PersistentState> state;
+};
+struct SendWelcome {
+  StreamId stream;
+  Welcome welcome;
+};
+struct RefuseNode {
+  StreamId stream;
+  std::string reason;
+};  // tell it and close the stream
+struct SendOrder {
+  StreamId stream;
+  NodeOrder order;
+};
 // One line of the history. `name` is stable; figures are integers with their unit in the key ("bytes", "duration_ns").
 struct Note {
   std::string name, node;
@@ -134,9 +175,17 @@ struct Note {
   std::vector<std::pair<std::string, int64_t>> figures;
   std::vector<std::pair<std::string, std::string>> details;
 };
-struct WakeAt { Time when; };  // a Tick is wanted then; replaces the previous wish
-struct Answer { uint64_t request; Status status; };
-struct EndJob { int exit_status; std::string reason; };  // nothing more to decide; the process may end
+struct WakeAt {
+  Time when;
+};  // a Tick is wanted then; replaces the previous wish
+struct Answer {
+  uint64_t request;
+  Status status;
+};
+struct EndJob {
+  int exit_status;
+  std::string reason;
+};  // nothing more to decide; the process may end
 using Action = std::variant<Persist, SendWelcome, RefuseNode, SendOrder, Note, WakeAt, Answer, EndJob>;
 
 // ---- What can be seen ----------------------------------------------------------------------------------------
@@ -169,13 +218,13 @@ struct ClusterView {
   Step step;                // the newest committed by every rank
   Generation generation;
   Term term;
-  uint32_t spares = 0;      // ready now
+  uint32_t spares = 0;  // ready now
   bool has_loss = false;
-  double loss = 0;          // rank 0's last
+  double loss = 0;  // rank 0's last
   int exit_status = 0;
   std::string reason;
-  std::vector<NodeView> nodes;   // by name
-  std::vector<RankView> ranks;   // by rank
+  std::vector<NodeView> nodes;  // by name
+  std::vector<RankView> ranks;  // by rank
 };
 
 class Coordinator {

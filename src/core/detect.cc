@@ -19,7 +19,8 @@ void Coordinator::Impl::Detect() {
       return Want(began_ + T().adopt);
     }
     adopting_ = false;
-    AddNote("job_adopted").reason = all_back ? "every node of the generation is back" : "not every node came back in time";
+    AddNote("job_adopted").reason =
+        all_back ? "every node of the generation is back" : "not every node came back in time";
     // A generation that was opening is opened anew under a number of its own.
     if (Recovering()) return Open({}, "a new coordinator found a recovery under way");
   }

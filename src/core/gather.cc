@@ -30,10 +30,11 @@ void Coordinator::Impl::Gather() {
       if (!info.report || info.Ready() || !node.connected) continue;
       const Time late = info.started_at + T().join;
       if (now_ >= late) {
-        return Fail(1, "the worker on " + node.name + " slot " + std::to_string(slot.value) + " has not joined within " +
-                           std::to_string(std::chrono::duration_cast<std::chrono::seconds>(T().join).count()) +
-                           " s (timeouts.join): the command must call locum_join and locum_next_step; its output is in " +
-                           info.report->log);
+        return Fail(1,
+                    "the worker on " + node.name + " slot " + std::to_string(slot.value) + " has not joined within " +
+                        std::to_string(std::chrono::duration_cast<std::chrono::seconds>(T().join).count()) +
+                        " s (timeouts.join): the command must call locum_join and locum_next_step; its output is in " +
+                        info.report->log);
       }
       Want(late);
     }

@@ -214,7 +214,8 @@ void Coordinator::Impl::FixRecovery() {
     const JoinInfo* info = InfoOf(p);
     if (!report || !info || Gone(p.worker) || report->life != WorkerLife::kReady) return;
     if (report->state.frozen != p_.generation || distrusted_.count(p.worker)) return;
-    copies.push_back({p.worker, report->state.rank, p.node, info->data_address, report->state.holding, report->state.done});
+    copies.push_back(
+        {p.worker, report->state.rank, p.node, info->data_address, report->state.holding, report->state.done});
   };
   for (const Placement& p : p_.ranks) {
     add(p);
@@ -227,8 +228,9 @@ void Coordinator::Impl::FixRecovery() {
   }
   plan_ = std::move(plan).value();
   if (plan_.step < committed_) {
-    return Fail(1, "live ranks hold state " + std::to_string(plan_.step.value) + " at most, but every rank had committed " +
-                       std::to_string(committed_.value) + ": a rank has gone back by itself");
+    return Fail(1, "live ranks hold state " + std::to_string(plan_.step.value) +
+                       " at most, but every rank had committed " + std::to_string(committed_.value) +
+                       ": a rank has gone back by itself");
   }
   p_.recovery_step = plan_.step;
   p_.recovery_fixed = true;
@@ -236,7 +238,8 @@ void Coordinator::Impl::FixRecovery() {
   phase_since_ = now_;
   Note& note = AddNote("recovery_step_fixed");
   note.step = plan_.step;
-  note.figures = {{"copies", static_cast<int64_t>(plan_.sources.size())}, {"since_fault_ns", (now_ - fault_at_).count()}};
+  note.figures = {{"copies", static_cast<int64_t>(plan_.sources.size())},
+                  {"since_fault_ns", (now_ - fault_at_).count()}};
 }
 
 void Coordinator::Impl::ProgressRecovery() {
@@ -252,8 +255,9 @@ void Coordinator::Impl::ProgressRecovery() {
   const HashVerdict verdict = JudgeHashes(hashes, first);
   if (!verdict.agree) {
     if (verdict.undecided) {
-      return Fail(1, verdict.reason + "; no majority, so nobody can say which is right. Is something that differs between "
-                                      "ranks registered as replicated state?");
+      return Fail(1, verdict.reason +
+                         "; no majority, so nobody can say which is right. Is something that differs between "
+                         "ranks registered as replicated state?");
     }
     for (Incarnation worker : verdict.distrusted) distrusted_.insert(worker);
     AddNote("state_differs").reason = verdict.reason;
@@ -271,7 +275,8 @@ void Coordinator::Impl::ProgressRecovery() {
     const int64_t ns = std::max<int64_t>(1, v.end_ns - v.begin_ns);
     note.figures = {{"bytes", static_cast<int64_t>(v.bytes)},
                     {"duration_ns", ns},
-                    {"bytes_per_second", static_cast<int64_t>(v.bytes / std::max<uint64_t>(1, static_cast<uint64_t>(ns) / 1000) * 1000000)},
+                    {"bytes_per_second",
+                     static_cast<int64_t>(v.bytes / std::max<uint64_t>(1, static_cast<uint64_t>(ns) / 1000) * 1000000)},
                     {"retries", v.retries},
                     {"since_fault_ns", (now_ - fault_at_).count()}};
     note.details = {{"state_hash", ToHex(v.state_hash)}, {"source", ToHex(v.source.value)}};

@@ -64,7 +64,7 @@ struct Node {
 
 struct PlannedMove {
   bool active = false;
-  std::string node;         // who takes its ranks back
+  std::string node;  // who takes its ranks back
   ::locum::Step stop_at = kNoStop;
   uint64_t margin = 0;
   bool all_parked = false;
@@ -94,7 +94,7 @@ struct Coordinator::Impl {
   std::string WhyNotReady(const Node& node) const;
   bool WantsFreshWorkers() const;
   bool Stale(const Node& node, Slot slot, const SlotInfo& info) const;
-  void RestartSlots();   // exited workers of idle slots
+  void RestartSlots();  // exited workers of idle slots
   void Handshakes();
 
   // gather.cc: until the first generation
@@ -172,38 +172,38 @@ struct Coordinator::Impl {
 
   Time now_{};
   bool started_ = false;
-  bool stopped_ = false;       // told to stop: no decision any more
-  bool adopting_ = false;      // a new coordinator over a stored job, nodes still coming back
+  bool stopped_ = false;   // told to stop: no decision any more
+  bool adopting_ = false;  // a new coordinator over a stored job, nodes still coming back
   bool ended_ = false;
   Time began_{};
-  Time ready_since_{};         // gathering: when N nodes were ready
+  Time ready_since_{};  // gathering: when N nodes were ready
   bool enough_ready_ = false;
 
-  std::set<Incarnation> gone_;        // workers not waited for any more
+  std::set<Incarnation> gone_;         // workers not waited for any more
   std::set<Incarnation> proven_dead_;  // of those, the ones their keeper vouches for
-  std::set<Incarnation> distrusted_;  // whose state differs from the others'
+  std::set<Incarnation> distrusted_;   // whose state differs from the others'
   Time broken_since_{};
   bool broken_ = false;
   Time phase_since_{};
   RecoveryPlan plan_;
-  bool resumed_ = true;        // every rank has committed in this generation
+  bool resumed_ = true;  // every rank has committed in this generation
   uint32_t fruitless_ = 0;
-  Time fault_at_{};            // of the newest trigger
-  ::locum::Step committed_;    // by every rank
-  Time last_progress_{};       // when some rank last moved on
+  Time fault_at_{};          // of the newest trigger
+  ::locum::Step committed_;  // by every rank
+  Time last_progress_{};     // when some rank last moved on
   std::map<Incarnation, ::locum::Step> last_step_;
   std::string waiting_for_;
   std::string waiting_noted_;
   PlannedMove move_;
   uint64_t last_nonce_ = 0;
   uint64_t sequence_ = 0;
-  bool returning_ = false;     // this generation is a planned move
+  bool returning_ = false;  // this generation is a planned move
   std::string returning_node_;
   std::map<Rank, WorkerExit> exits_;
   Time finish_since_{};
   Time end_at_{};
 
-  std::vector<Action> out_;    // of this Step
+  std::vector<Action> out_;  // of this Step
   Time wake_ = kNever;
 };
 

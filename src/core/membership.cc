@@ -236,7 +236,9 @@ std::string Difference(const std::string& a, const std::string& b) {
   return out;
 }
 
-std::string Describe(const Shard& s) { return "'" + s.name + "' of " + std::to_string(s.bytes) + " bytes in group " + s.group; }
+std::string Describe(const Shard& s) {
+  return "'" + s.name + "' of " + std::to_string(s.bytes) + " bytes in group " + s.group;
+}
 
 std::string Compare(const std::string& mine, const JoinInfo& a, const std::string& theirs, const JoinInfo& b) {
   const std::string both = mine + " and " + theirs;
@@ -252,7 +254,8 @@ std::string Compare(const std::string& mine, const JoinInfo& a, const std::strin
            std::to_string(b.total_steps);
   }
   if (a.fingerprint != b.fingerprint) {
-    return both + " have different fingerprints, so equal bits cannot be promised: " + Difference(a.fingerprint, b.fingerprint);
+    return both + " have different fingerprints, so equal bits cannot be promised: " +
+           Difference(a.fingerprint, b.fingerprint);
   }
   return "";
 }
@@ -364,8 +367,8 @@ void Coordinator::Impl::RestartSlots() {
 void Coordinator::Impl::Handshakes() {
   if (p_.phase == JobPhase::kGathering || p_.phase == JobPhase::kFinishing) return;
   for (auto& [name, node] : nodes_) {
-    const bool coming = node.state == NodeState::kRepairing || node.state == NodeState::kVerifying ||
-                        node.state == NodeState::kJoining;
+    const bool coming =
+        node.state == NodeState::kRepairing || node.state == NodeState::kVerifying || node.state == NodeState::kJoining;
     if (!coming || HoldsRank(name) || !NodeReady(node)) continue;
     if (now_ < node.echo_at) {
       Want(node.echo_at);
@@ -373,7 +376,8 @@ void Coordinator::Impl::Handshakes() {
     }
     if (node.echo_nonce == 0) {
       node.echo_nonce = ++last_nonce_;
-      if (node.state == NodeState::kRepairing) SetState(node, NodeState::kVerifying, "its worker is ready; echo on its link");
+      if (node.state == NodeState::kRepairing)
+        SetState(node, NodeState::kVerifying, "its worker is ready; echo on its link");
     }
     const Echo& echo = node.slots.begin()->second.report->state.echo;
     if (echo.nonce != node.echo_nonce) continue;

@@ -21,15 +21,16 @@ Status Coordinator::Impl::CheckFailback(const std::string& name) const {
   }
   if (!has_home) return Invalid("no rank has its home on " + name);
   if (!away) return Invalid(name + " already holds its ranks");
-  if (p_.phase == JobPhase::kStopping) return Unavailable("another planned move is under way; try again when it is done");
+  if (p_.phase == JobPhase::kStopping)
+    return Unavailable("another planned move is under way; try again when it is done");
   if (p_.phase != JobPhase::kRunning || !resumed_) {
     return Unavailable(std::string("the job is ") + JobPhaseName(p_.phase) + "; try again when it is running");
   }
   if (HoldsRank(name)) return Invalid(name + " holds other ranks at present");
   if (!NodeReady(node)) return Unavailable(name + " cannot take its ranks back yet: " + WhyNotReady(node));
   if (node.state != NodeState::kProbation && node.state != NodeState::kHealthy) {
-    return Unavailable(name + " is " + NodeStateName(node.state) + (node.reason.empty() ? "" : " (" + node.reason + ")") +
-                       "; it must be healthy or on probation");
+    return Unavailable(name + " is " + NodeStateName(node.state) +
+                       (node.reason.empty() ? "" : " (" + node.reason + ")") + "; it must be healthy or on probation");
   }
   if (!UsableSpare(node)) return Unavailable(name + " still ends its former worker; try again in a moment");
   return OkStatus();

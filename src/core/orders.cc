@@ -36,11 +36,8 @@ WorkerOrder Coordinator::Impl::OrderFor(const Node& node, Slot slot, const SlotI
   switch (p_.phase) {
     case JobPhase::kGathering:
     case JobPhase::kFinished:
-    case JobPhase::kFailed:
-      break;
-    case JobPhase::kFreezing:
-      o.mode = Mode::kFreeze;
-      break;
+    case JobPhase::kFailed: break;
+    case JobPhase::kFreezing: o.mode = Mode::kFreeze; break;
     case JobPhase::kRecovering:
       o.mode = Mode::kRecover;
       o.recovery_step = p_.recovery_step;
@@ -87,7 +84,8 @@ void Coordinator::Impl::SendOrders() {
     if (!node.connected) continue;
     NodeOrder order = OrderFor(node);
     const NodeOrder& last = node.last_order;
-    if (node.order_sent && order.term == last.term && order.workers == last.workers && order.shutdown == last.shutdown) {
+    if (node.order_sent && order.term == last.term && order.workers == last.workers &&
+        order.shutdown == last.shutdown) {
       continue;
     }
     order.sequence = ++sequence_;

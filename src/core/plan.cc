@@ -70,8 +70,8 @@ Result<RecoveryPlan> PlanRecovery(const std::vector<HeldCopy>& copies, const std
   if (candidates.empty()) return Unavailable("no live worker holds a complete copy of the state");
   const Step lowest = candidates.begin()->first, highest = candidates.rbegin()->first;
   if (highest.value - lowest.value > 1) {
-    return Invalid("live ranks hold states " + std::to_string(lowest.value) + " and " +
-                   std::to_string(highest.value) + ", more than one step apart: between two commits each rank must "
+    return Invalid("live ranks hold states " + std::to_string(lowest.value) + " and " + std::to_string(highest.value) +
+                   ", more than one step apart: between two commits each rank must "
                    "complete a collective that depends on every rank");
   }
 
@@ -79,9 +79,8 @@ Result<RecoveryPlan> PlanRecovery(const std::vector<HeldCopy>& copies, const std
   plan.step = Choose(candidates, anyone_done);
   const Candidate& chosen = candidates[plan.step];
   for (const HeldCopy* copy : chosen.copies) plan.sources.push_back({copy->rank, copy->worker, copy->address});
-  std::sort(plan.sources.begin(), plan.sources.end(), [](const Peer& a, const Peer& b) {
-    return std::pair(a.rank, a.worker) < std::pair(b.rank, b.worker);
-  });
+  std::sort(plan.sources.begin(), plan.sources.end(),
+            [](const Peer& a, const Peer& b) { return std::pair(a.rank, a.worker) < std::pair(b.rank, b.worker); });
   for (RankPlan member : members) {
     const auto held = good.find(member.worker);
     member.pull = held == good.end() || held->second->holding.step != plan.step;

@@ -23,7 +23,7 @@ struct HeldCopy {
   std::string domain;   // failure domain; copies in one domain are lost together
   std::string address;
   Holding holding;
-  bool done = false;    // has called Finish: it cannot be taken back
+  bool done = false;  // has called Finish: it cannot be taken back
 };
 
 struct RankPlan {
@@ -57,7 +57,7 @@ struct HashReport {
 };
 struct HashVerdict {
   bool agree = true;
-  bool undecided = false;              // differing, and no majority
+  bool undecided = false;               // differing, and no majority
   std::vector<Incarnation> distrusted;  // whose state is not the majority's
   std::string reason;
 };

@@ -10,7 +10,8 @@ HeldCopy Copy(uint64_t worker, uint32_t rank, const std::string& domain, uint64_
 }
 std::vector<RankPlan> Members(std::initializer_list<uint64_t> workers) {
   std::vector<RankPlan> members;
-  for (uint64_t w : workers) members.push_back({Rank(static_cast<uint32_t>(members.size())), Incarnation(w), false, false});
+  for (uint64_t w : workers)
+    members.push_back({Rank(static_cast<uint32_t>(members.size())), Incarnation(w), false, false});
   return members;
 }
 const std::vector<Recovered> kRan = {{Generation(1), Step(0)}};
@@ -27,7 +28,8 @@ TEST(Plan, OneReplaced_PullsFromAnySurvivor) {
 }
 
 TEST(Plan, MostDomainsWin_NotTheNewest) {
-  const auto plan = PlanRecovery({Copy(1, 0, "a", 8), Copy(2, 1, "b", 7), Copy(3, 2, "c", 7)}, Members({1, 2, 3}), kRan);
+  const auto plan =
+      PlanRecovery({Copy(1, 0, "a", 8), Copy(2, 1, "b", 7), Copy(3, 2, "c", 7)}, Members({1, 2, 3}), kRan);
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(plan->step, Step(7));
   EXPECT_TRUE(plan->ranks[0].pull);

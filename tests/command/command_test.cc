@@ -144,7 +144,8 @@ TEST_F(Command, BadFlags_AreUsageErrors) {
 
 TEST_F(Command, BadConfig_NamesFileLineAndReason) {
   std::ofstream(Path("c.toml")) << "[job]\nnodes = 2\nspare = 1\n";
-  Expect({"run", "--config", "c.toml", "--", "true"}, 2, "c.toml:3: unknown key 'job.spare'; did you mean 'job.spares'?");
+  Expect({"run", "--config", "c.toml", "--", "true"}, 2,
+         "c.toml:3: unknown key 'job.spare'; did you mean 'job.spares'?");
   std::ofstream(Path("c.toml")) << "[timeouts]\nheartbeat = \"1s\"\n";
   Expect({"run", "--config", "c.toml", "--", "true"}, 2, "c.toml:2: timeouts.heartbeat: ");
   Expect({"run", "--config", "absent.toml", "--", "true"}, 2, "cannot open the config file absent.toml");
@@ -210,8 +211,10 @@ TEST_F(Command, WrongToken_IsAnErrorAtOnce) {
   Process coordinator(dir_, {"coordinator", "--dir", "d", "--", "sleep", "1"});
   std::string address = Address("d");
   for (const std::vector<std::string>& words :
-       {std::vector<std::string>{"agent", "--coordinator", address, "--dir", "n"}, {"status", "--coordinator", address},
-        {"events", "--coordinator", address}, {"failback", "x", "--coordinator", address}}) {
+       {std::vector<std::string>{"agent", "--coordinator", address, "--dir", "n"},
+        {"status", "--coordinator", address},
+        {"events", "--coordinator", address},
+        {"failback", "x", "--coordinator", address}}) {
     Outcome outcome = Run(words, {"LOCUM_TOKEN=guess"});
     EXPECT_EQ(outcome.status, 1) << words[0];
     EXPECT_THAT(outcome.err, HasSubstr("refuses this token")) << words[0];

@@ -175,14 +175,13 @@ TEST_F(AgentProcess, CoordinatorLost_WorkersGoOn) {
 TEST_F(AgentProcess, WorkerThatIsNotParked_IsToldToAbortAndEndedAtTheDeadline) {
   StartKeeper();
   ASSERT_TRUE(coordinator_->AwaitAgent(kPatience));
-  Welcome welcome = MakeWelcome({WorkerProgram(), "join", "commit", "5", "position", "2", "serve-deaf"},
-                                std::chrono::hours(1));
+  Welcome welcome =
+      MakeWelcome({WorkerProgram(), "join", "commit", "5", "position", "2", "serve-deaf"}, std::chrono::hours(1));
   welcome.collective_deadline = std::chrono::milliseconds(100);
   coordinator_->Send(LinkUp{welcome});
   Order({RunSlot(0)});
-  ASSERT_TRUE(AwaitWorker(0, [](const WorkerReport& w) {
-    return Ready(w) && w.state.position == Position::kInCollective;
-  }));
+  ASSERT_TRUE(
+      AwaitWorker(0, [](const WorkerReport& w) { return Ready(w) && w.state.position == Position::kInCollective; }));
   Order({To(coordinator_->Worker(0), Mode::kFreeze, 2)});
   ASSERT_TRUE(AwaitWorker(0, Exited));
   WorkerReport worker = coordinator_->Worker(0);

@@ -216,8 +216,8 @@ TEST_F(KeeperProcess, AgentThatAlwaysDies_IsStartedAgainWithPauses) {
 }
 
 TEST_F(KeeperProcess, WorkersInheritNothingOfTheKeeper) {
-  StartNode({"/bin/sh", "-c", "for fd in /proc/$$/fd/*; do readlink $fd; done; exec " +
-                                  WorkerProgram() + " join serve"});
+  StartNode(
+      {"/bin/sh", "-c", "for fd in /proc/$$/fd/*; do readlink $fd; done; exec " + WorkerProgram() + " join serve"});
   Order({RunSlot(0)});
   ASSERT_TRUE(AwaitWorker(0, Ready));
   std::string log = Read(coordinator_->Worker(0).log);
