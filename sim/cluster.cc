@@ -289,6 +289,14 @@ void Cluster::TearWorker(Rank rank) {
   }
 }
 
+void Cluster::HangWorker(Rank rank) {
+  for (const auto& worker : all_workers_) {
+    if (!worker->alive || worker->rank != rank) continue;
+    ++worker->activity;
+    worker->state.position = Position::kComputing;
+  }
+}
+
 void Cluster::SpoilWorker(Rank rank) {
   for (const auto& worker : all_workers_) {
     if (worker->alive && worker->rank == rank) worker->value ^= 1;

@@ -51,6 +51,7 @@ class Cluster {
   void KillAgent(const std::string& name);  // the keeper starts it again
   void KillWorker(Rank rank);
   void TearWorker(Rank rank);               // its next update fails half-way
+  void HangWorker(Rank rank);               // its trainer does nothing any more; the library answers
   void SpoilWorker(Rank rank);              // its state is changed behind everyone's back
   void CutLink(const std::string& name);    // silent: nothing arrives, nothing is reset
   void HealLink(const std::string& name);

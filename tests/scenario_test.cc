@@ -54,6 +54,8 @@ class Script {
       cluster_->KillWorker(Rank(static_cast<uint32_t>(std::stoul(what))));
     } else if (command == "tear-rank") {
       cluster_->TearWorker(Rank(static_cast<uint32_t>(std::stoul(what))));
+    } else if (command == "hang-rank") {
+      cluster_->HangWorker(Rank(static_cast<uint32_t>(std::stoul(what))));
     } else if (command == "spoil-rank") {
       cluster_->SpoilWorker(Rank(static_cast<uint32_t>(std::stoul(what))));
     } else if (command == "cut-link") {
@@ -69,6 +71,8 @@ class Script {
     } else if (command == "failback") {
       const Status status = cluster_->Failback(what);
       out_ += status.ok() ? "accepted\n" : "refused: " + status.message() + "\n";
+    } else if (command == "waiting") {
+      out_ += "waiting for: " + cluster_->View().waiting_for + "\n";
     } else if (command == "ranks") {
       for (const RankView& r : cluster_->View().ranks) out_ += "rank " + std::to_string(r.rank.value) + " on " + r.node + "\n";
     } else if (command == "nodes") {
@@ -116,9 +120,9 @@ class Script {
           }
           return false;
         },
-        std::chrono::seconds(30));
+        std::chrono::seconds(900));
     Flush();
-    if (!reached) out_ += "NOT REACHED in 30 s\n";
+    if (!reached) out_ += "NOT REACHED in 900 s\n";
     if (cluster_->ended()) out_ += "exit status " + std::to_string(cluster_->exit_status()) + "\n";
   }
 

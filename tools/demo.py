@@ -41,7 +41,7 @@ def ms(ns):
 
 
 def step_records(directory):
-    """(file, rank, step, generation, loss bits, entered, collective, connected, committed) of every attempt."""
+    """(file, kind, rank, step, generation, loss bits, entered, collective, connected, committed) of every attempt."""
     records = []
     for path in sorted(directory.rglob("*.steps")):
         raw = path.read_bytes()
@@ -49,7 +49,7 @@ def step_records(directory):
             fields = RECORD.unpack_from(raw, at)
             if fields[0] == 0:
                 break
-            records.append((path, *fields[1:]))
+            records.append((path, *fields))
     return records
 
 
@@ -125,7 +125,10 @@ def lose_a_node(run, at_step):
     time.sleep(random.random() * 0.2)
     killed_ns = time.monotonic_ns()
     for pid in (node["keeper_pid"], node["agent_pid"], victim["worker_pid"]):
-        os.kill(pid, signal.SIGKILL)
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass  # its reaper was quicker
     say(f"\n  >>> {node['name']} is lost: keeper, agent and worker of rank 2 killed with SIGKILL at step {status['job']['step']}\n")
     return node["name"], killed_ns
 
@@ -136,12 +139,12 @@ def failover_figures(run, killed_ns):
     detected = run.events("fault_detected", killed_ns)[0]
     activated = run.events("spare_activated", killed_ns)[0]
     migrated = run.events("state_migrated", killed_ns)[0]
-    records = [r for r in step_records(run.dir) if r[3] == generation["generation"]]
-    connected = max(r[7] for r in records)
+    records = [r for r in step_records(run.dir) if r[4] == generation["generation"]]
+    connected = max(r[8] for r in records)
     first = {}
     for r in records:
-        if r[8]:
-            first[r[1]] = min(first.get(r[1], r[8]), r[8])
+        if r[9]:
+            first[r[2]] = min(first.get(r[2], r[9]), r[9])
     figures = migrated["figures"]
     return {
         "node": detected["node"], "spare": activated["node"], "reason": detected["reason"],
@@ -179,18 +182,20 @@ def bring_back(run, node):
 
 
 def losses(directory):
-    """(rank, step) -> loss bits of all committed attempts."""
-    committed = {}
-    for _, rank, step, _, bits, _, _, _, committed_ns in step_records(directory):
-        if committed_ns:
+    """(rank, step) -> loss bits of all committed attempts; and the (rank, step) whose result was pulled."""
+    committed, pulled = {}, set()
+    for _, kind, rank, step, _, bits, _, _, _, committed_ns in step_records(directory):
+        if kind == 2:
+            pulled.add((rank, step))
+        elif committed_ns:
             committed.setdefault((rank, step), []).append(bits)
-    return committed
+    return committed, pulled
 
 
 def compare(args, plain, disturbed, plain_final, final):
-    a, b = losses(plain), losses(disturbed)
+    (a, _), (b, pulled) = losses(plain), losses(disturbed)
     repeated = sorted({step for (_, step), bits in b.items() if len(bits) > 1})
-    missing = [(r, s) for r in range(4) for s in range(args.steps) if (r, s) not in b]
+    missing = [(r, s) for r in range(4) for s in range(args.steps) if (r, s) not in b and (r, s) not in pulled]
     differing = [key for key, bits in b.items() if set(bits) != set(a.get(key, ()))]
     say("  undisturbed:       " + plain_final)
     say("  lost and returned: " + final)

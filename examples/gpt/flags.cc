@@ -12,8 +12,8 @@ namespace {
 constexpr Preset kPresets[] = {
     {"tiny", 5, 4, 128, 128, 4, 3e-3, 64},
     {"small", 6, 6, 384, 128, 4, 8e-4, 64},
-    {"medium", 10, 8, 512, 128, 4, 6e-4, 48},
-    {"large", 14, 12, 768, 128, 4, 3e-4, 32},
+    {"medium", 10, 8, 512, 128, 4, 6e-4, 32},
+    {"large", 14, 12, 768, 128, 4, 3e-4, 16},
 };
 
 constexpr char kUsage[] =

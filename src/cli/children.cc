@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <sstream>
 
+#include "adapters/posix/process_tree.h"
 #include "cli/files.h"
 
 namespace locum {
@@ -70,10 +70,7 @@ bool Children::None() const {
 }
 
 void Children::KillAll() const {
-  auto list = ReadFile("/proc/self/task/" + std::to_string(::getpid()) + "/children");
-  if (!list.ok()) return;
-  std::istringstream pids(*list);
-  for (pid_t pid = 0; pids >> pid;) ::kill(pid, SIGKILL);
+  KillDescendants({});
 }
 
 }  // namespace locum

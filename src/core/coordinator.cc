@@ -28,6 +28,7 @@ Coordinator::Impl::Impl(JobSpec spec, Term term, Incarnation cluster, std::optio
       node.hello.keeper = stored_node.keeper;
     }
     if (p_.recovery_fixed) committed_ = p_.recovery_step;
+    resumed_ = p_.leaving.empty();
   } else {
     LOCUM_CHECK(spec.nodes >= 1 && spec.workers_per_node >= 1);
     p_.spec = std::move(spec);
@@ -48,6 +49,7 @@ std::vector<Action> Coordinator::Impl::Step(const Event& event, Time now) {
     AddNote("coordinator_started").reason = adopting_ ? "took up an unfinished job" : "new job";
   }
   std::visit([this](const auto& e) { On(e); }, event);
+  waiting_for_.clear();  // whatever still has to be waited for says so again
   if (!stopped_ && !ended_) {
     Gather();
     Detect();

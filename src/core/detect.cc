@@ -18,7 +18,6 @@ void Coordinator::Impl::Detect() {
       waiting_for_ = "the nodes of generation " + std::to_string(p_.generation.value) + " to come back";
       return Want(began_ + T().adopt);
     }
-    waiting_for_.clear();
     adopting_ = false;
     AddNote("job_adopted").reason = all_back ? "every node of the generation is back" : "not every node came back in time";
     // A generation that was opening is opened anew under a number of its own.
@@ -26,8 +25,30 @@ void Coordinator::Impl::Detect() {
   }
   DetectWorkers();
   DetectBroken();
+  DetectLostWhileOpening();
   DetectSilence();
   DetectIdle();
+  DetectHang();
+}
+
+// One rank computes for so long that all others wait: it hangs. If all wait, the collective does.
+void Coordinator::Impl::DetectHang() {
+  if (p_.phase != JobPhase::kRunning || adopting_) return;
+  const Time due = last_progress_ + T().hang;
+  if (now_ < due) return Want(due);
+  std::vector<Fault> faults;
+  bool any_waits = false;
+  for (const Placement& p : p_.ranks) {
+    const WorkerReport* report = ReportOf(p);
+    if (!report) continue;
+    const Position position = report->state.position;
+    const bool waits = position == Position::kInCollective || position == Position::kParked;
+    any_waits |= waits;
+    if (!waits) faults.push_back({p.node, p.rank, p.worker, "it has held all others up for the time of timeouts.hang"});
+  }
+  last_progress_ = now_;
+  if (!any_waits) return;  // one slow step of everyone
+  Open(faults, faults.empty() ? "no rank has made a step for the time of timeouts.hang" : faults.front().reason);
 }
 
 // A node without ranks costs nothing while it is away, but it is no spare.
@@ -113,6 +134,24 @@ void Coordinator::Impl::DetectBroken() {
   Open({}, "a collective broke on rank " + std::to_string(first.value) + " and no culprit appeared: " + why);
 }
 
+// From a generation's opening to its first commit everyone waits for everyone, so nobody has a collective that could
+// break, and a lost stream is all there is to see. An agent that is started again is back sooner than this grace.
+void Coordinator::Impl::DetectLostWhileOpening() {
+  if (!Recovering() && resumed_) return;
+  std::vector<Fault> faults;
+  for (const Placement& p : p_.ranks) {
+    const Node* node = NodeOf(p);
+    if (!node || p.node.empty() || node->connected || !node->seen) continue;
+    const Time due = std::max(node->lost_at, phase_since_) + T().culprit_grace;
+    if (now_ < due) {
+      Want(due);
+      continue;
+    }
+    faults.push_back({p.node, p.rank, p.worker, "its stream was lost while a generation was opening"});
+  }
+  if (!faults.empty()) Open(faults, faults.front().reason);
+}
+
 // Every rank that can be seen waits for the others, and has done so for a while.
 bool Coordinator::Impl::StandsStill(Duration since) const {
   if (Recovering()) return true;
@@ -122,7 +161,8 @@ bool Coordinator::Impl::StandsStill(Duration since) const {
     const WorkerReport* report = ReportOf(p);
     if (!report || report->life != WorkerLife::kReady) continue;
     const bool waits = report->state.position == Position::kInCollective ||
-                       report->state.position == Position::kParked || report->state.broken == p_.generation;
+                       report->state.position == Position::kParked || report->state.broken == p_.generation ||
+                       (!resumed_ && report->state.connected != p_.generation);
     if (!waits) return false;
   }
   return now_ - last_progress_ >= since;
@@ -157,7 +197,6 @@ void Coordinator::Impl::DetectSilence() {
                    " nodes are silent at once: the coordinator itself may be cut off";
     return;
   }
-  if (waiting_for_.find("cut off") != std::string::npos) waiting_for_.clear();
   if (!StandsStill(T().silence)) {
     Want(now_ + T().heartbeat);
     return;

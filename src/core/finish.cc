@@ -9,7 +9,6 @@ void Coordinator::Impl::Fail(int exit_status, const std::string& reason) {
   p_.phase = JobPhase::kFailed;
   p_.exit_status = exit_status;
   p_.reason = reason;
-  waiting_for_.clear();
   AddNote("job_failed").reason = reason;
   end_at_ = now_ + T().grace + std::chrono::seconds(2);
 }

@@ -50,7 +50,6 @@ void Coordinator::Impl::Gather() {
     Want(ready_since_ + T().gather);
     return;
   }
-  waiting_for_.clear();
   uint32_t next = 0;
   for (Node* node : ready) {
     SetState(*node, NodeState::kHealthy, "");

@@ -76,7 +76,7 @@ void Coordinator::Impl::TryPlaceMissing() {
     if (RestoreHolder(group) || PlaceOnSpare(group) || PlaceOnFormer(group)) continue;
     for (const Placement* p : group) ranks += (ranks.empty() ? "" : ", ") + std::to_string(p->rank.value);
   }
-  waiting_for_ = ranks.empty() ? "" : "a spare to take rank " + ranks;
+  if (!ranks.empty()) waiting_for_ = "a spare to take rank " + ranks;
 }
 
 bool Coordinator::Impl::RestoreHolder(const std::vector<Placement*>& group) {
@@ -234,7 +234,6 @@ void Coordinator::Impl::FixRecovery() {
   p_.recovery_fixed = true;
   p_.phase = JobPhase::kRecovering;
   phase_since_ = now_;
-  waiting_for_.clear();
   Note& note = AddNote("recovery_step_fixed");
   note.step = plan_.step;
   note.figures = {{"copies", static_cast<int64_t>(plan_.sources.size())}, {"since_fault_ns", (now_ - fault_at_).count()}};
@@ -335,7 +334,7 @@ void Coordinator::Impl::AfterResumed() {
     if (!node) continue;
     SlotInfo& slot = node->slots[p.slot];
     if (slot.worker == p.worker) slot.retire = p.worker;
-    if (returning_ && node->name != returning_node_ && node->state == NodeState::kHealthy) node->role = Role::kSpare;
+    if (node->state == NodeState::kHealthy && !HoldsRank(node->name)) node->role = Role::kSpare;
   }
   p_.leaving.clear();
   gone_.clear();

@@ -19,6 +19,9 @@ namespace locum {
 inline constexpr uint32_t kMaxFruitless = 8;
 // Starts of a worker that failed before it was ready; then the node is set aside.
 inline constexpr uint32_t kMaxFailedStarts = 3;
+// A worker without a rank that ends younger than this is started again only after a while.
+inline constexpr Duration kProvenLife = std::chrono::seconds(10);
+inline constexpr Duration kRestartDelay = std::chrono::seconds(1);
 // Between two handshakes of a node whose link failed one.
 inline constexpr Duration kEchoRetry = std::chrono::seconds(2);
 
@@ -102,8 +105,10 @@ struct Coordinator::Impl {
   void Detect();
   void DetectWorkers();
   void DetectBroken();
+  void DetectLostWhileOpening();
   void DetectSilence();
   void DetectIdle();
+  void DetectHang();
   bool StandsStill(Duration since) const;
 
   // generation.cc: from the trigger to the first commit

@@ -177,6 +177,8 @@ void Coordinator::Impl::TakeReport(Node& node, const WorkerReport& report) {
     if (report.exit && !report.exit->stopped && !slot.info) {
       ++slot.failed_starts;
       slot.restart_at = now_ + std::chrono::seconds(slot.failed_starts);
+    } else if (now_ - slot.started_at < kProvenLife && !PlacementOf(node.name, report.slot, report.worker)) {
+      slot.restart_at = now_ + kRestartDelay;
     }
   }
   // Given up as silent, it answers after all; what it holds may be the last copy.

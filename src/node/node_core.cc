@@ -46,7 +46,7 @@ void NodeCore::On(const KeeperThere& there, Time) {
   keeper_ = there.hello;
   notes_ = remembered_ = there.notes;
   awaited_ = std::set<Incarnation>(there.hello.workers.begin(), there.hello.workers.end());
-  if (awaited_.empty()) Introduce_();
+  if (awaited_.empty()) SayHello();
 }
 
 void NodeCore::On(const WorkerSeen& seen, Time now) {
@@ -72,7 +72,7 @@ void NodeCore::On(const WorkerSeen& seen, Time now) {
   if (record.ended) Do(Note{"worker_exited", Name(record) + ": " + worker.Report().exit->what});
   report_now_ = true;
   // Only who knows all workers may listen to a coordinator: an empty slot gets a new one.
-  if (awaited_.erase(record.worker) != 0 && awaited_.empty()) Introduce_();
+  if (awaited_.erase(record.worker) != 0 && awaited_.empty()) SayHello();
   Follow(record.slot, &place, now);
 }
 
@@ -120,7 +120,7 @@ void NodeCore::On(const LogMeasured& measured, Time) {
   if (worker == nullptr) return;
   worker->log_offset = measured.bytes;
   report_now_ = true;
-  RememberNotes_();
+  KeepNotes();
 }
 
 void NodeCore::On(const UsageRead& read, Time) { usage_ = read.usage; }
@@ -158,8 +158,8 @@ void NodeCore::On(const CoordinatorUp& up, Time now) {
   notes_.term = up.welcome.term;
   notes_.job = up.welcome.job;
   notes_.cluster = up.welcome.cluster;
-  RememberNotes_();
-  Introduce_();
+  KeepNotes();
+  SayHello();
   Do(Note{"coordinator_up", "term " + std::to_string(notes_.term.value) + " job " + notes_.job});
   for (const auto& [id, worker] : workers_) {
     if (worker.ready && worker.Alive()) Do(SendReady{worker.record.slot, id, *worker.ready});
@@ -175,8 +175,8 @@ bool NodeCore::Obeys(const NodeOrder& order) {
   }
   if (order.term > notes_.term) {
     notes_.term = order.term;
-    RememberNotes_();
-    Introduce_();
+    KeepNotes();
+    SayHello();
   }
   sequence_ = order.sequence;
   report_now_ = true;
@@ -231,15 +231,14 @@ void NodeCore::Follow(Slot slot, Place* place, Time now) {
     workers_.erase(place->current);
     place->current = Incarnation();
     report_now_ = true;
-    RememberNotes_();
+    KeepNotes();
   }
   if (order.run) Start(slot, place);
 }
 
 void NodeCore::Start(Slot slot, Place* place) {
   if (fresh_.empty()) {
-    if (drawing_ == 0) Do(Draw{kDrawAhead});
-    drawing_ = kDrawAhead;
+    if (!std::exchange(drawing_, true)) Do(Draw{kDrawAhead});
     return;
   }
   Incarnation id = fresh_.back();
@@ -258,7 +257,7 @@ void NodeCore::Start(Slot slot, Place* place) {
 }
 
 void NodeCore::On(const Drawn& drawn, Time now) {
-  drawing_ = 0;
+  drawing_ = false;
   for (Incarnation one : drawn.fresh) {
     bool used = one.value == 0 || workers_.count(one) != 0;
     if (!used && fresh_.size() < kMaxSlots) fresh_.push_back(one);
@@ -325,7 +324,7 @@ void NodeCore::WatchWorkers(Time now) {
 
 // ---- Telling ---------------------------------------------------------------------------------------------------
 
-void NodeCore::Introduce_() {
+void NodeCore::SayHello() {
   NodeHello hello;
   hello.name = identity_.name;
   hello.protocol = kProtocolVersion;
@@ -341,7 +340,7 @@ void NodeCore::Introduce_() {
   Do(Introduce{std::move(hello)});
 }
 
-void NodeCore::RememberNotes_() {
+void NodeCore::KeepNotes() {
   notes_.logs.clear();
   for (const auto& [id, worker] : workers_) {
     if (worker.run_rank != kNoRank) notes_.logs.push_back({id, worker.log_offset, worker.run_rank});

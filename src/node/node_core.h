@@ -129,8 +129,8 @@ class NodeCore {
   void End(Worker* worker, Duration grace, const std::string& why);
   void EndAll(int32_t status, const std::string& why);
   void WatchWorkers(Time now);
-  void Introduce_();
-  void RememberNotes_();
+  void SayHello();
+  void KeepNotes();
   void ReportIfDue(Time now);
   NodeReport Report() const;
   Time NextWish(Time now) const;
@@ -150,7 +150,7 @@ class NodeCore {
   bool report_now_ = false;
   Time report_at_ = kNever;
   uint64_t sequence_ = 0;  // of the newest order obeyed in notes_.term
-  uint32_t drawing_ = 0;   // random numbers asked for and not here yet
+  bool drawing_ = false;   // random numbers are asked for and not here yet
   std::vector<Incarnation> fresh_;
   std::map<Slot, Place> places_;
   std::map<Incarnation, Worker> workers_;

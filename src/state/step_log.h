@@ -14,6 +14,10 @@ namespace locum {
 inline constexpr char kStepLogMagic[9] = "LOCSTEP1";
 inline constexpr uint32_t kStepLogVersion = 1;
 inline constexpr uint64_t kStepLogHeaderBytes = 4096;
+inline constexpr uint32_t kStepRecordStep = 1;
+// The rank took the result of `step` from another rank, in a recovery: it may never have committed that step itself.
+// `entered_ns` is when the pulled state was verified; loss and the other times are 0.
+inline constexpr uint32_t kStepRecordPulled = 2;
 
 struct StepLogHeader {
   char magic[8];
@@ -26,7 +30,7 @@ struct StepLogHeader {
 };
 
 struct StepRecord {
-  uint32_t kind;  // 0: unused, 1: a step
+  uint32_t kind;           // 0: unused; kStepRecordStep or kStepRecordPulled
   uint32_t rank;
   uint64_t step;  // the state it began from: the step makes step+1
   uint64_t generation;

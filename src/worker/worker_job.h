@@ -59,6 +59,8 @@ class WorkerJob {
   Status BecomeReady();
   void DescribeStep(locum_step* step) const;
   void StartStep(locum_step* step);
+  StepRecord* NewRecord(uint32_t kind, Step step, int64_t now_ns);
+  void RecordPulled();
   void SetPosition(Position position, int64_t now_ns);
   void Housekeeping();
   Status StoreFailed(const RunInfo& run, const Status& why);

@@ -47,6 +47,7 @@ Result<int> WorkerJob::NextStep(locum_step* step) {
       regrouped = true;
       stopped_ = false;
       committed_here_ = false;
+      RecordPulled();
     }
     if (turn->kind == Turn::kLast) {
       at_end_ = true;
@@ -84,16 +85,27 @@ void WorkerJob::StartStep(locum_step* step) {
     const uint64_t one = 1;
     [[maybe_unused]] ssize_t n = ::write(wake_.get(), &one, sizeof one);
   }
-  record_ = static_cast<StepRecord*>(step_log_->Next());
-  if (record_) {
-    record_->rank = run_->rank.value;
-    record_->step = step_.value;
-    record_->generation = run_->generation.value;
-    record_->entered_ns = now;
-    std::atomic_ref<uint32_t>(record_->kind).store(1, std::memory_order_release);
+  record_ = NewRecord(kStepRecordStep, step_, now);
+}
+
+// Null when the disk is full.
+StepRecord* WorkerJob::NewRecord(uint32_t kind, Step step, int64_t now_ns) {
+  auto* record = static_cast<StepRecord*>(step_log_->Next());
+  if (record) {
+    record->rank = run_->rank.value;
+    record->step = step.value;
+    record->generation = run_->generation.value;
+    record->entered_ns = now_ns;
+    std::atomic_ref<uint32_t>(record->kind).store(kind, std::memory_order_release);
   } else if (uint8_t* head = step_log_->head()) {
     std::atomic_ref<uint64_t>(reinterpret_cast<StepLogHeader*>(head)->dropped).store(step_log_->dropped());
   }
+  return record;
+}
+
+// The result of the step before came from another rank: that is how this rank made that step.
+void WorkerJob::RecordPulled() {
+  if (run_->pulled_ns != 0 && step_ > Step(0)) NewRecord(kStepRecordPulled, Step(step_.value - 1), run_->pulled_ns);
 }
 
 Status WorkerJob::Connected() {

@@ -1,5 +1,6 @@
 """Runs real clusters for the tests: `locum run` or its parts, real kills, and what they leave behind."""
 
+import collections
 import json
 import os
 import pathlib
@@ -40,6 +41,21 @@ def start_time(pid):
         return None
     fields = text.rsplit(")", 1)[1].split()
     return None if fields[0] == "Z" else int(fields[19])
+
+
+def account(logs):
+    """What the step logs of a job say: losses {(rank, step): set of loss bits of committed attempts}, how often each was
+    committed, and whether each (rank, step) was made: committed, or its result pulled from another rank. A rank that is
+    lost or frozen between its last collective and its commit is the second."""
+    losses, commits, made = collections.defaultdict(set), collections.Counter(), set()
+    for records in logs:
+        for r in records:
+            if r.kind == 1 and r.committed_ns:
+                losses[r.rank, r.step].add(r.loss_bits)
+                commits[r.rank, r.step] += 1
+            if r.kind == 2 or r.committed_ns:
+                made.add((r.rank, r.step))
+    return losses, commits, made
 
 
 def environment_of(pid):
@@ -175,7 +191,10 @@ class Cluster:
         pids = [node["keeper_pid"], node["agent_pid"]]
         pids += [r["worker_pid"] for r in status["ranks"] if r["node"] == name]
         for pid in pids:
-            os.kill(pid, signal.SIGKILL)
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass  # its reaper was quicker
         return pids
 
     def failback(self, name):

@@ -2,7 +2,6 @@
 node is taken down without a reset; the spare takes over; the link comes back; the node is fenced, repaired, and
 takes its rank back."""
 
-import collections
 import json
 import os
 import pathlib
@@ -150,13 +149,8 @@ class Link(unittest.TestCase):
         self.assertEqual(coordinator.wait(harness.DEADLINE), 0)
         wait_for("all processes to end", lambda: not harness.processes_with(self.mark), 30)
 
-        commits, losses = collections.Counter(), collections.defaultdict(set)
-        for path in self.dir.rglob("*.steps"):
-            for r in harness.read_step_log(path):
-                if r.committed_ns:
-                    commits[r.rank, r.step] += 1
-                    losses[r.rank, r.step].add(r.loss_bits)
-        self.assertEqual(set(commits), {(r, s) for r in range(2) for s in range(STEPS)})
+        losses, commits, made = harness.account(harness.read_step_log(p) for p in self.dir.rglob("*.steps"))
+        self.assertEqual(made, {(r, s) for r in range(2) for s in range(STEPS)})
         self.assertLessEqual(len({s for (r, s), n in commits.items() if n > 1}), 1)
         self.assertTrue(all(len(bits) == 1 for bits in losses.values()))
         finals = {harness.last_line(p.read_text(errors="replace")) for p in self.dir.rglob("worker-*.log")} - {""}

@@ -254,7 +254,8 @@ TEST_F(AgentProcess, RefusedNode_EndsWithStatusOneAndTheReason) {
 
 TEST_F(AgentProcess, Usage_IsReported) {
   StartNode({WorkerProgram(), "sleep"});
-  EXPECT_TRUE(coordinator_->Await(kPatience, [](const FakeCoordinator& c) { return c.report().usage.memory_total > 0; }));
+  auto has_usage = [](const FakeCoordinator& c) { return c.report().usage.memory_total > 0; };
+  EXPECT_TRUE(coordinator_->Await(kPatience, has_usage));
 }
 
 }  // namespace

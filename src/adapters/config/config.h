@@ -3,7 +3,7 @@
 //
 //   [job]          nodes, spares, nproc_per_node, seed, dir, command
 //   [timeouts]     heartbeat, silence, lost_stream_grace, culprit_grace, freeze, collective, park, join, gather, hang,
-//                  grace, finish
+//                  grace, finish, adopt
 //   [coordinator]  listen, port, interface, token_file, input_log_mib
 //   [agent]        coordinator, name, dir, interface, token_file, connect_timeout
 //   [run]          restart_nodes, restart_delay, restart_delay_max, restart_limit

@@ -47,6 +47,7 @@ Status CheckConfig(const Config& config) {
   check.Positive("timeouts.join", t.join);
   check.Positive("timeouts.hang", t.hang);
   check.Positive("timeouts.finish", t.finish);
+  check.Positive("timeouts.adopt", t.adopt);
   check.AtLeast("timeouts.silence", t.silence, "timeouts.heartbeat", t.heartbeat, 3,
                 "a node whose report is late once would look dead");
   check.AtLeast("timeouts.culprit_grace", t.culprit_grace, "timeouts.lost_stream_grace", t.lost_stream_grace, 1,

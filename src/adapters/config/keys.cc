@@ -25,6 +25,7 @@ constexpr Key kKeys[] = {
     {"timeouts.hang", TimeoutField{&Timeouts::hang}},
     {"timeouts.grace", TimeoutField{&Timeouts::grace}},
     {"timeouts.finish", TimeoutField{&Timeouts::finish}},
+    {"timeouts.adopt", TimeoutField{&Timeouts::adopt}},
     {"coordinator.listen", TextField{&Config::listen}},
     {"coordinator.port", U32Field{&Config::port, 0, 65535}},
     {"coordinator.interface", TextField{&Config::interface_name}},

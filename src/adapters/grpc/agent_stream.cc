@@ -9,8 +9,10 @@ constexpr auto kHelloDeadline = std::chrono::seconds(10);
 
 void AgentStream::Begin() {
   self_ = shared_from_this();
-  hello_deadline_.Set(std::chrono::system_clock::now() + kHelloDeadline, [self = self_](bool passed) {
-    if (passed) self->Close({::grpc::StatusCode::DEADLINE_EXCEEDED, "no hello within 10 s"});
+  // The alarm keeps its callback for as long as it lives, and is part of the stream: a strong pointer would be a circle.
+  hello_deadline_.Set(std::chrono::system_clock::now() + kHelloDeadline, [weak = weak_from_this()](bool passed) {
+    auto self = weak.lock();
+    if (passed && self) self->Close({::grpc::StatusCode::DEADLINE_EXCEEDED, "no hello within 10 s"});
   });
   ReadNext();
 }

@@ -24,6 +24,7 @@ void Put(const Timeouts& in, wire::Timeouts* out) {
   out->set_hang_ns(in.hang.count());
   out->set_grace_ns(in.grace.count());
   out->set_finish_ns(in.finish.count());
+  out->set_adopt_ns(in.adopt.count());
 }
 
 Timeouts Take(const wire::Timeouts& in, WireCheck& check) {
@@ -40,6 +41,7 @@ Timeouts Take(const wire::Timeouts& in, WireCheck& check) {
   out.hang = check.DurationOf(in.hang_ns(), "timeouts.hang");
   out.grace = check.DurationOf(in.grace_ns(), "timeouts.grace");
   out.finish = check.DurationOf(in.finish_ns(), "timeouts.finish");
+  out.adopt = check.DurationOf(in.adopt_ns(), "timeouts.adopt");
   return out;
 }
 

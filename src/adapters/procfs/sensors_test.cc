@@ -16,7 +16,7 @@ namespace {
 
 constexpr char kStat[] =
     "cpu  3863 10 3001 184142 411 7 156 15 99 98\ncpu0 1164 0 1121 93404 10 0 86 4 0 0\nintr 5\nctxt 12\n";
-constexpr char kMemInfo[] = "MemTotal:       1000 kB\nMemFree:         100 kB\nMemAvailable:    400 kB\nBuffers: 1 kB\n";
+constexpr char kMemInfo[] = "MemTotal:      1000 kB\nMemFree:         100 kB\nMemAvailable:    400 kB\nBuffers: 1 kB\n";
 constexpr char kDiskStats[] =
     "   7       0 loop0 5 0 1000 0 0 0 1000 0 0 0 0\n"
     " 259       0 nvme0n1 41383 7364 3284538 11302 35983 10158 2411528 7223 0 7104 18909 2748 0 99608 200 4833 182\n"
@@ -27,8 +27,7 @@ constexpr char kNetDev[] =
     " face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier "
     "compressed\n"
     "    lo: 100 2 0 0 0 0 0 0 100 2 0 0 0 0 0 0\n"
-    "  eth0:70131616    1741    0    0    0     0          0         0    57182     733    0    0    0     0       0   "
-    "       0\n"
+    "  eth0:70131616    1741    0    0    0     0          0         0    57182     733    0    0    0     0     0 0\n"
     "eth0:1: 5 1 0 0 0 0 0 0 6 1 0 0 0 0 0 0\n";
 
 // A made-up /proc and /sys.
@@ -80,7 +79,8 @@ TEST(MemorySensor, RealText_IsUsedAndTotal) {
 }
 
 TEST(MemorySensor, Groups_AreFoundUpToTheRoot) {
-  std::vector<MemoryGroup> groups = ParseMemoryGroups("9:name=systemd:/\n4:cpu,memory:/a/b\n0::/x\nbroken\n1:memory:c\n");
+  std::vector<MemoryGroup> groups =
+      ParseMemoryGroups("9:name=systemd:/\n4:cpu,memory:/a/b\n0::/x\nbroken\n1:memory:c\n");
   ASSERT_EQ(groups.size(), 2u);
   EXPECT_EQ(groups[0].version, 1);
   EXPECT_EQ(groups[0].folders, (std::vector<std::string>{"/memory/a/b", "/memory/a", "/memory"}));

@@ -71,6 +71,7 @@ constexpr TimeoutField kTimeouts[] = {
     {"hang", &Timeouts::hang},
     {"grace", &Timeouts::grace},
     {"finish", &Timeouts::finish},
+    {"adopt", &Timeouts::adopt},
 };
 
 Result<std::unique_ptr<sqlite3, int (*)(sqlite3*)>> OpenFile(const std::string& path, int flags) {

@@ -54,8 +54,7 @@ void ExpectSame(const PersistentState& a, const PersistentState& b) {
   EXPECT_EQ(a.spec.spares, b.spec.spares);
   EXPECT_EQ(a.spec.workers_per_node, b.spec.workers_per_node);
   EXPECT_EQ(a.spec.seed, b.spec.seed);
-  EXPECT_EQ(a.spec.timeouts.silence, b.spec.timeouts.silence);
-  EXPECT_EQ(a.spec.timeouts.finish, b.spec.timeouts.finish);
+  EXPECT_EQ(a.spec.timeouts, b.spec.timeouts);
   EXPECT_EQ(a.term, b.term);
   EXPECT_EQ(a.cluster, b.cluster);
   EXPECT_EQ(a.phase, b.phase);
