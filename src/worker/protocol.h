@@ -136,6 +136,7 @@ class Protocol {
   bool Busy() const { return overwriting_ || aborting_; }
   std::optional<Result<Turn>> Decide();
   bool TakeResume();
+  bool MayBegin(Step step);
   void CloseServing();
   bool Freeze(Generation generation);
   bool ReconcileLocked();
@@ -170,6 +171,7 @@ class Protocol {
   // trainer
   bool parked_ = false;
   std::shared_ptr<RunInfo> run_;       // the generation that the trainer is in
+  bool regroup_due_ = false;           // it has not been told yet that run_ is new
   std::optional<WorkerOrder> resume_;  // an order to run that it has not seen yet
   std::optional<Step> stop_step_;      // locum_stop
   std::optional<Step> finish_step_;    // while it is in Finish: the state it finished with

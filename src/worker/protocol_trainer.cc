@@ -1,4 +1,6 @@
 // The trainer's side of the protocol: parking, resuming, finishing.
+#include <utility>
+
 #include "adapters/posix/monotonic.h"
 #include "worker/protocol.h"
 
@@ -48,19 +50,33 @@ std::optional<Result<Turn>> Protocol::Decide() {
   if (!torn_.ok()) return Result<Turn>(torn_);
   if (leaving_) return Result<Turn>(Invalid("the job was left"));
   if (finished_) return Result<Turn>(Turn{Turn::kLast, word().step, nullptr});
-  if (resume_) {
-    if (!TakeResume()) return std::nullopt;
-    if (!Last(run_->step)) page_->starting.store(run_->step.value, std::memory_order_seq_cst);
-    return Result<Turn>(Turn{Last(run_->step) ? Turn::kLast : Turn::kRegrouped, run_->step, run_});
-  }
+  if (resume_ && !TakeResume()) return std::nullopt;
   const Word now = word();
   if (!run_ || run_->over.IsSet() || now.state != WordState::kOpen || report_.broken == run_->generation) {
     return std::nullopt;
   }
-  if (Last(now.step)) return Result<Turn>(Turn{Turn::kLast, now.step, nullptr});
-  page_->starting.store(now.step.value, std::memory_order_seq_cst);
-  if (page_->stop_at.load(std::memory_order_seq_cst) <= now.step.value) return std::nullopt;
-  return Result<Turn>(Turn{Turn::kGo, now.step, nullptr});
+  if (!Last(now.step) && !MayBegin(now.step)) return std::nullopt;
+  Turn turn{Last(now.step) ? Turn::kLast : Turn::kGo, now.step, nullptr};
+  if (std::exchange(regroup_due_, false)) {
+    turn.run = run_;
+    if (turn.kind == Turn::kGo) turn.kind = Turn::kRegrouped;
+  }
+  return Result<Turn>(turn);
+}
+
+// A planned stop: `starting` is stored before `stop_at` is read, so that a stop is seen by one side or the other. Whoever
+// reads `starting` and then `position` must not take a trainer that goes on for one that is parked, so the position is
+// changed first; and not at all while the stop is plainly there, so that one that is parked does not seem to move.
+bool Protocol::MayBegin(Step step) {
+  if (page_->stop_at.load(std::memory_order_seq_cst) <= step.value && parked_ &&
+      page_->starting.load(std::memory_order_seq_cst) == step.value) {
+    return false;
+  }
+  page_->position.store(static_cast<uint32_t>(Position::kComputing), std::memory_order_seq_cst);
+  page_->starting.store(step.value, std::memory_order_seq_cst);
+  if (page_->stop_at.load(std::memory_order_seq_cst) > step.value) return true;
+  page_->position.store(static_cast<uint32_t>(Position::kParked), std::memory_order_seq_cst);
+  return false;
 }
 
 // Enters the generation that was ordered to run; false while somebody still reads the state.
@@ -82,6 +98,7 @@ bool Protocol::TakeResume() {
   if (stop_step_ && run->step < *stop_step_) stop_step_.reset();
   hashes_.reset();
   run_ = run;
+  regroup_due_ = true;
   resume_.reset();
   SetWord(run->generation, run->step, WordState::kOpen);
   closed_ = false;

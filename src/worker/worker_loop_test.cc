@@ -16,6 +16,11 @@ std::string ReadFile(const std::string& path) {
   return text.str();
 }
 
+// The report of being parked before an earlier step may still be on its way.
+bool ParkedAt(const TestWorker& w, uint64_t step) {
+  return w.end->state.position == Position::kParked && w.end->state.starting == Step(step);
+}
+
 TEST(WorkerLoop, PlannedStop_ParksBeforeTheStepAndReleaseGoesOn) {
   Running job(1);
   job[0].end->page()->stop_at = 2;
@@ -25,8 +30,7 @@ TEST(WorkerLoop, PlannedStop_ParksBeforeTheStepAndReleaseGoesOn) {
     EXPECT_TRUE(w->Commit().ok());
     w->Next();
   });
-  ASSERT_TRUE(job[0].end->Wait([&] { return job[0].end->state.position == Position::kParked; }));
-  EXPECT_EQ(job[0].end->state.starting, Step(2));
+  ASSERT_TRUE(job[0].end->Wait([&] { return ParkedAt(job[0], 2); }));
   EXPECT_EQ(job[0].end->state.stop_at, Step(2));
   EXPECT_EQ(Word::Unpack(job[0].end->page()->word), (Word{Generation(1), Step(2), WordState::kOpen}));
   EXPECT_FALSE(job[0].Idle());
@@ -52,7 +56,7 @@ TEST(WorkerLoop, PlannedStopThenFreeze_StateIsHeldAndRunsOnInTheNextGeneration) 
   }
   Conductor conductor(job.ranks);
   for (size_t r = 0; r < 2; ++r) {
-    ASSERT_TRUE(job[r].end->Wait([&] { return job[r].end->state.position == Position::kParked; }));
+    ASSERT_TRUE(job[r].end->Wait([&] { return ParkedAt(job[r], 1); }));
   }
   conductor.Freeze(2);
   for (size_t r = 0; r < 2; ++r) {
@@ -68,6 +72,29 @@ TEST(WorkerLoop, PlannedStopThenFreeze_StateIsHeldAndRunsOnInTheNextGeneration) 
     EXPECT_EQ(job[r].step.step, 1u);
     EXPECT_EQ(job[r].step.regrouped, 1u);
   }
+}
+
+TEST(WorkerLoop, StopAtTheStepThatAGenerationBeginsWith_HoldsItsFirstStep) {
+  Running job(1);
+  job.CommitAndNext(0);
+  Conductor conductor(job.ranks);
+  conductor.Freeze(2);
+  job[0].end->page()->stop_at = 1;
+  job[0].Do([w = &job[0]] { w->Next(); });
+  conductor.Recover(2, 1);
+  conductor.WaitVerified(2);
+  conductor.Run(2);
+  ASSERT_TRUE(job[0].end->Wait([&] {
+    return Word::Unpack(job[0].end->page()->word) == Word{Generation(2), Step(1), WordState::kOpen};
+  }));
+  ::usleep(20'000);
+  EXPECT_FALSE(job[0].Idle());
+  EXPECT_EQ(job[0].end->page()->position.load(), static_cast<uint32_t>(Position::kParked));
+  job[0].end->page()->stop_at = kMaxStep;
+  conductor.Run(2);
+  job[0].Wait();
+  EXPECT_EQ(job[0].step.step, 1u);
+  EXPECT_EQ(job[0].step.regrouped, 1u);
 }
 
 // The agent stores stop_at and then reads starting; the worker the other way round. Whatever the order, one sees
