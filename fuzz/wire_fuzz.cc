@@ -28,8 +28,10 @@ std::vector<std::string> FuzzSeeds() {
   worker.state.holding = {true, Generation(3), Step(9)};
   worker.exit = WorkerExit{1, 9, true, "killed", "tail"};
   wire::FromAgent hello, ready, report;
-  *hello.mutable_hello() = ToWire(NodeHello{"node-1", 1, "0.1.0", "j", "::1", Incarnation(1), Incarnation(2), 3, 4, Term(5), 6, "/d"});
-  *ready.mutable_ready() = ToWire(Slot(1), Incarnation(7), {1, "0.1.0", "isa=x\n", {{"w", 10, "all"}}, 7, 100, "::1:9"});
+  *hello.mutable_hello() =
+      ToWire(NodeHello{"node-1", 1, "0.1.0", "j", "::1", Incarnation(1), Incarnation(2), 3, 4, Term(5), 6, "/d"});
+  *ready.mutable_ready() =
+      ToWire(Slot(1), Incarnation(7), {1, "0.1.0", "isa=x\n", {{"w", 10, "all"}}, 7, 100, "::1:9"});
   *report.mutable_report() = ToWire(NodeReport{Term(1), 2, {worker}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}});
   WorkerOrder order;
   order.worker = Incarnation(5);

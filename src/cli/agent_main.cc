@@ -41,7 +41,8 @@ int Probe(const std::string& address, const std::string& token, Duration limit) 
     GrpcClient client(address, token);
     Status status = client.View(std::chrono::seconds(2)).status();
     if (status.ok()) return kExitOk;
-    if (status.code() == Code::kRefused || status.code() == Code::kInvalid) return Complain(status.message(), kExitFailed);
+    if (status.code() == Code::kRefused || status.code() == Code::kInvalid)
+      return Complain(status.message(), kExitFailed);
     if (std::chrono::steady_clock::now() + pause >= deadline) {
       return Complain(status.message() + "; given up (--connect-timeout)", kExitFailed);
     }
@@ -76,13 +77,16 @@ int AgentMain(const AgentArgs& args) {
   if (!coordinator.ok()) return Complain(coordinator.status().message(), kExitUsage);
   std::string name = config.name.empty() ? DefaultName() : config.name;
   if (!IsNodeName(name)) {
-    return Complain("--name: '" + name + "' is not a node name (letters, digits, '.', '_', '-', at most 128)", kExitUsage);
+    return Complain("--name: '" + name + "' is not a node name (letters, digits, '.', '_', '-', at most 128)",
+                    kExitUsage);
   }
   auto token = FindToken(config.agent_token_file, "");
   if (!token.ok()) return Complain(token.status().message(), kExitUsage);
-  auto address = config.agent_interface.empty() ? LocalAddressTowards(*coordinator) : InterfaceAddress(config.agent_interface);
+  auto address =
+      config.agent_interface.empty() ? LocalAddressTowards(*coordinator) : InterfaceAddress(config.agent_interface);
   if (!address.ok()) return Complain(address.status().message(), kExitUsage);
-  std::string dir = AbsolutePath(config.agent_dir.empty() ? std::string(kRunsDir) + "/agents/" + name : config.agent_dir);
+  std::string dir =
+      AbsolutePath(config.agent_dir.empty() ? std::string(kRunsDir) + "/agents/" + name : config.agent_dir);
   if (args.parent_pidfd < 0) {
     int probed = ProbeInChild(config.coordinator, *token, config.connect_timeout);
     if (probed != kExitOk) return probed;
@@ -92,8 +96,8 @@ int AgentMain(const AgentArgs& args) {
   options.dir = dir;
   options.name = name;
   options.parent_pidfd = args.parent_pidfd;
-  options.agent_command = {OwnProgram(), "agentd", "--coordinator", config.coordinator, "--dir", dir, "--name", name,
-                           "--address", *address};
+  options.agent_command = {OwnProgram(), "agentd",    "--coordinator", config.coordinator, "--dir", dir, "--name",
+                           name,         "--address", *address};
   if (!config.agent_interface.empty()) {
     options.agent_command.insert(options.agent_command.end(), {"--interface", config.agent_interface});
   }

@@ -69,8 +69,6 @@ bool Children::None() const {
   return ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD;
 }
 
-void Children::KillAll() const {
-  KillDescendants({});
-}
+void Children::KillAll() const { KillDescendants({}); }
 
 }  // namespace locum

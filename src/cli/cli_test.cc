@@ -211,7 +211,8 @@ TEST(EventText, Line_IsReadable) {
   EXPECT_EQ(EventText(R"({"time":"2026-12-01T10:15:00.123456Z","name":"node_state","node":"n","rank":null,)"
                       R"("generation":0,"step":0,"reason":"two\nlines","details":{"state":"failed","hash":"x"}})"),
             "10:15:00.123  node_state  n: two lines, state failed");
-  for (const char* other : {"", "text", "{}", "[1]", "{\"name\":3}", "{\"name\":\"x\",\"figures\":7,\"generation\":\"y\"}"}) {
+  for (const char* other :
+       {"", "text", "{}", "[1]", "{\"name\":3}", "{\"name\":\"x\",\"figures\":7,\"generation\":\"y\"}"}) {
     EventText(other);
   }
 }

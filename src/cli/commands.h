@@ -12,9 +12,9 @@ struct CoordinatorArgs {
   Config config;
   std::vector<std::string> command;  // empty: take up what DIR holds
   // From `locum run`.
-  std::string job;         // empty: a new id
-  int local_port = -1;     // not negative: listen there on loopback, whatever the config says
-  int parent_pidfd = -1;   // end when this process does
+  std::string job;        // empty: a new id
+  int local_port = -1;    // not negative: listen there on loopback, whatever the config says
+  int parent_pidfd = -1;  // end when this process does
 };
 int CoordinatorMain(const CoordinatorArgs& args);
 

@@ -22,8 +22,8 @@
 namespace locum {
 namespace {
 
-constexpr Duration kDrain = std::chrono::milliseconds(500);      // for last orders to reach the agents
-constexpr Duration kSnapshotPause = std::chrono::seconds(1);     // between two writings of status.json
+constexpr Duration kDrain = std::chrono::milliseconds(500);   // for last orders to reach the agents
+constexpr Duration kSnapshotPause = std::chrono::seconds(1);  // between two writings of status.json
 
 Time Now() {
   return Time{std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch()).count()};
@@ -44,7 +44,8 @@ Result<HostPort> ListenAddress(const CoordinatorArgs& args) {
   if (!c.listen.empty()) {
     auto address = ParseHostPort(c.listen, "--listen");
     if (address.ok() && !IsNumericAddress(address->host)) {
-      return Invalid("--listen: '" + address->host + "' is not a numeric address; or name the interface by --interface");
+      return Invalid("--listen: '" + address->host +
+                     "' is not a numeric address; or name the interface by --interface");
     }
     return address;
   }
@@ -108,7 +109,8 @@ class Session {
 Status Session::Prepare() {
   std::string job = args_.job.empty() ? NewJobId() : args_.job;
   bool default_dir = args_.config.dir.empty();
-  if (default_dir && args_.command.empty()) return Invalid("no command and no --dir; locum coordinator --dir DIR -- COMMAND...");
+  if (default_dir && args_.command.empty())
+    return Invalid("no command and no --dir; locum coordinator --dir DIR -- COMMAND...");
   dir_ = AbsolutePath(default_dir ? std::string(kRunsDir) + "/" + job : args_.config.dir);
   if (args_.command.empty() && ::access((dir_ + "/" + kStoreFile).c_str(), F_OK) != 0) {
     return Invalid(dir_ + " holds no job to take up; give the command: locum coordinator --dir DIR -- COMMAND...");
@@ -229,7 +231,8 @@ Status Session::Listen() {
     return loop_->Post(std::move(event), std::move(taken));
   };
   handlers.view = [this](std::function<void(const ClusterView*)> call) { return loop_->View(std::move(call)); };
-  auto server = GrpcServer::Start({address->host, address->port, token_, dir_ + "/" + kEventsFile}, std::move(handlers));
+  auto server =
+      GrpcServer::Start({address->host, address->port, token_, dir_ + "/" + kEventsFile}, std::move(handlers));
   if (!server.ok()) return server.status();
   server_ = std::move(*server);
   std::string text = FormatHostPort(address->host, server_->port());

@@ -16,17 +16,17 @@ class Display {
   Display& operator=(const Display&) = delete;
 
   void Event(const std::string& text);
-  void Message(const std::string& text);    // "locum: text"
-  void Output(std::string_view bytes);      // of rank 0, as they are
+  void Message(const std::string& text);  // "locum: text"
+  void Output(std::string_view bytes);    // of rank 0, as they are
   void Progress(const std::string& text);
-  void Clear();                             // takes the progress line away
+  void Clear();  // takes the progress line away
 
  private:
   void Line(const std::string& text);
   void Draw();
 
-  const bool terminal_;       // standard error is one
-  const bool shared_;         // standard output is one too, so that the line must make room for it
+  const bool terminal_;  // standard error is one
+  const bool shared_;    // standard output is one too, so that the line must make room for it
   bool drawn_ = false;
   bool output_open_ = false;  // rank 0's last output did not end its line
   std::string progress_, shown_;

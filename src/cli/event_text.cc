@@ -59,7 +59,9 @@ std::string EventText(const std::string& json_line) {
   if (!e.is_object() || !e.contains("name") || !e["name"].is_string()) return json_line;
   std::string about;
   auto add = [&](const std::string& text) { about += (about.empty() ? "" : ", ") + text; };
-  auto number = [&](const char* key) { return e.contains(key) && e[key].is_number_integer() ? e[key].get<int64_t>() : 0; };
+  auto number = [&](const char* key) {
+    return e.contains(key) && e[key].is_number_integer() ? e[key].get<int64_t>() : 0;
+  };
   if (e.contains("node") && e["node"].is_string()) add(e["node"].get<std::string>());
   if (e.contains("rank") && e["rank"].is_number_integer()) add("rank " + std::to_string(number("rank")));
   if (number("generation") != 0) add("generation " + std::to_string(number("generation")));

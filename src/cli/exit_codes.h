@@ -4,8 +4,8 @@
 namespace locum {
 
 inline constexpr int kExitOk = 0;
-inline constexpr int kExitFailed = 1;         // it was asked rightly and did not work
-inline constexpr int kExitUsage = 2;          // flags, config, DIR, port: something for the user to change
+inline constexpr int kExitFailed = 1;  // it was asked rightly and did not work
+inline constexpr int kExitUsage = 2;   // flags, config, DIR, port: something for the user to change
 inline constexpr int kExitNotExecutable = 126;
 inline constexpr int kExitNotFound = 127;
 inline constexpr int kExitInterrupted = 130;  // SIGINT

@@ -33,7 +33,8 @@ Result<std::string> CheckToken(std::string token, const std::string& where) {
 
 Result<std::string> ReadFile(const std::string& path, size_t limit) {
   int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return errno == ENOENT ? Unavailable(path + " does not exist") : ErrnoStatus(errno, "cannot open " + path);
+  if (fd < 0)
+    return errno == ENOENT ? Unavailable(path + " does not exist") : ErrnoStatus(errno, "cannot open " + path);
   std::string data(limit + 1, '\0');
   size_t done = 0;
   while (done < data.size()) {

@@ -28,9 +28,9 @@ constexpr auto kAddressDeadline = std::chrono::seconds(30);
 constexpr auto kCoordinatorDeadline = std::chrono::seconds(1);  // from SIGTERM to SIGKILL
 constexpr auto kBeyondGrace = std::chrono::milliseconds(700);   // for keepers, on top of the workers' grace
 constexpr auto kLeaveDeadline = std::chrono::seconds(5);        // on top of the grace, after the job's end
-constexpr auto kHurryDeadline = std::chrono::seconds(2);  // for keepers that were told twice
+constexpr auto kHurryDeadline = std::chrono::seconds(2);        // for keepers that were told twice
 constexpr auto kKillDeadline = std::chrono::seconds(5);
-constexpr auto kProven = std::chrono::seconds(60);              // a node that lived so long starts with the first delay
+constexpr auto kProven = std::chrono::seconds(60);  // a node that lived so long starts with the first delay
 constexpr uint32_t kMaxCoordinatorRestarts = 5;
 constexpr size_t kTailBytes = 2000;
 
@@ -49,7 +49,10 @@ std::string HowItEnded(int status) {
 }  // namespace
 
 LocalRun::LocalRun(const RunArgs& args, std::string dir, std::string job, std::string token)
-    : args_(args), dir_(std::move(dir)), job_(std::move(job)), token_(std::move(token)),
+    : args_(args),
+      dir_(std::move(dir)),
+      job_(std::move(job)),
+      token_(std::move(token)),
       output_([this](std::string_view bytes) { display_.Output(bytes); }) {
   ::signal(SIGPIPE, SIG_IGN);
   sigset_t set = WatchedSignals();
@@ -182,7 +185,9 @@ void LocalRun::OnNodeEnded(Node* node, int status) {
   if (!WIFSIGNALED(status)) Tail(node->dir + "/output.log", what);
   if (hopeless || !args_.config.restart_nodes || node->restarts >= args_.config.restart_limit) {
     display_.Message(what + "; it is not started again" +
-                     (hopeless ? "" : args_.config.restart_nodes ? " (run.restart_limit)" : " (--no-restart)"));
+                     (hopeless                     ? ""
+                      : args_.config.restart_nodes ? " (run.restart_limit)"
+                                                   : " (--no-restart)"));
   } else {
     if (Clock::now() - node->started_at > kProven) node->delay = args_.config.restart_delay;
     display_.Message(what + "; starting it again in " + FormatDuration(node->delay));
@@ -233,12 +238,16 @@ void LocalRun::Advance() {
       }
       break;
     case Phase::kLeaving:
-      if (children_.None()) phase_ = Phase::kOver;
-      else if (late) StopNodes();
+      if (children_.None())
+        phase_ = Phase::kOver;
+      else if (late)
+        StopNodes();
       break;
     case Phase::kStopping:
-      if (coordinator_ == 0) StopNodes();
-      else if (late) ::kill(coordinator_, SIGKILL);
+      if (coordinator_ == 0)
+        StopNodes();
+      else if (late)
+        ::kill(coordinator_, SIGKILL);
       break;
     case Phase::kStoppingNodes:
       if (children_.None()) {
@@ -339,7 +348,8 @@ void LocalRun::Clean() {
   ::unlink((dir_ + "/" + kCoordinatorFile).c_str());
   for (const Node& node : nodes_) ::unlink((node.dir + "/" + kKeeperSocket).c_str());
   // Opened and closed, the store puts its write-ahead log back into itself.
-  if (::access((dir_ + "/" + kStoreFile + "-wal").c_str(), F_OK) == 0) Status ignored = Store::OpenToRead(dir_).status();
+  if (::access((dir_ + "/" + kStoreFile + "-wal").c_str(), F_OK) == 0)
+    Status ignored = Store::OpenToRead(dir_).status();
 }
 
 void LocalRun::Tail(const std::string& path, const std::string& what) {

@@ -29,7 +29,7 @@ class LocalRun {
  private:
   using Clock = std::chrono::steady_clock;
   enum class Phase {
-    kStarting,       // the coordinator has not said its address
+    kStarting,  // the coordinator has not said its address
     kUp,
     kLeaving,        // the job has ended; the nodes end by the coordinator's order
     kStopping,       // SIGTERM was sent to the coordinator

@@ -33,7 +33,8 @@ class KeyedFlags {
                  const std::string& help) {
     Given& given = values_[key];
     given.flag = flag;
-    app->add_flag_callback(flag, [&given, value] { given.value = value, given.set = true; }, help);
+    app->add_flag_callback(
+        flag, [&given, value] { given.value = value, given.set = true; }, help);
   }
   void AddConfig(CLI::App* app) {
     app->add_option("--config", file_, "settings in TOML; flags override them")->type_name("FILE");
@@ -164,7 +165,8 @@ class Program {
     auto* app = app_.add_subcommand("run", "run a command on a whole local cluster");
     app->footer(std::string("Starts a coordinator and N+K nodes on this machine, and ends with the job. Rank 0's "
                             "output goes to standard\noutput, progress and events to standard error; everything is "
-                            "kept in DIR.\n") + kFooter);
+                            "kept in DIR.\n") +
+                kFooter);
     AddJobFlags(app, &run_flags_);
     run_flags_.AddSwitch(app, "--no-restart", "run.restart_nodes", "false", "do not start a node again that died");
     actions_.emplace_back(app, [this] {
@@ -179,9 +181,11 @@ class Program {
   void DefineCoordinator() {
     auto* app = app_.add_subcommand("coordinator", "decide for one job; agents connect to it");
     app->footer(std::string("Without COMMAND, or with the same one, it takes up the unfinished job in DIR. Agents and "
-                            "the other subcommands\nneed the token in DIR/token.\n") + kFooter);
+                            "the other subcommands\nneed the token in DIR/token.\n") +
+                kFooter);
     AddJobFlags(app, &coordinator_flags_);
-    coordinator_flags_.Add(app, "--listen", "coordinator.listen", "HOST:PORT", "address to listen on (127.0.0.1, any port)");
+    coordinator_flags_.Add(app, "--listen", "coordinator.listen", "HOST:PORT",
+                           "address to listen on (127.0.0.1, any port)");
     coordinator_flags_.Add(app, "--port", "coordinator.port", "P", "port to listen on (any)");
     coordinator_flags_.Add(app, "--interface", "coordinator.interface", "IF", "listen on this interface's address");
     coordinator_flags_.Add(app, "--token-file", "coordinator.token_file", "FILE",
@@ -232,7 +236,8 @@ class Program {
 
   void DefineQuestions() {
     auto* status = app_.add_subcommand("status", "show a job, its nodes and ranks");
-    status->footer("Answers from DIR when no coordinator runs. Exit status: 0, 1 when there is no answer, 2 for bad use.");
+    status->footer(
+        "Answers from DIR when no coordinator runs. Exit status: 0, 1 when there is no answer, 2 for bad use.");
     AddTarget(status, &target_);
     status->add_flag("--json", json_, "for programs");
     actions_.emplace_back(status, [this] { return StatusMain(target_, json_); });
@@ -245,7 +250,8 @@ class Program {
     actions_.emplace_back(events, [this] { return EventsMain(target_, json_, follow_); });
 
     auto* failback = app_.add_subcommand("failback", "give a repaired node its rank back");
-    failback->footer("Returns when the move was accepted. Exit status: 0, 1 when it is refused or fails, 2 for bad use.");
+    failback->footer(
+        "Returns when the move was accepted. Exit status: 0, 1 when it is refused or fails, 2 for bad use.");
     AddTarget(failback, &target_);
     failback->add_option("NODE", node_, "the node's name")->required();
     failback->add_flag("--wait", wait_, "return when the node has its rank again");

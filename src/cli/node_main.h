@@ -10,8 +10,8 @@
 namespace locum {
 
 struct KeeperOptions {
-  std::string dir;   // the node's own; made if it is not there
-  std::string name;  // the node's
+  std::string dir;                         // the node's own; made if it is not there
+  std::string name;                        // the node's
   std::vector<std::string> agent_command;  // exec'ed with "--keeper-fd", "<n>" appended
   int parent_pidfd = -1;                   // the keeper shuts down when this process dies
 };

@@ -38,8 +38,9 @@ Result<Found> Find(const Target& target) {
   }
   found.dir = target.dir.empty() ? std::string(kRunsDir) + "/" + kLatest : target.dir;
   if (::access(found.dir.c_str(), F_OK) != 0) {
-    return Invalid(target.dir.empty() ? "no job was run from here (./.locum/latest is missing); name one by --dir or --coordinator"
-                                      : found.dir + " does not exist");
+    return Invalid(target.dir.empty()
+                       ? "no job was run from here (./.locum/latest is missing); name one by --dir or --coordinator"
+                       : found.dir + " does not exist");
   }
   auto file = ReadCoordinatorFile(found.dir);
   if (file.ok()) {
@@ -177,7 +178,8 @@ int FailbackMain(const Target& target, const std::string& node, bool wait) {
     });
     if (done) return kExitOk;
     if (failed) return Complain("the failback of " + node + " did not happen", kExitFailed);
-    if (!found->client->View().ok()) return Complain("the coordinator ended before " + node + " had its rank", kExitFailed);
+    if (!found->client->View().ok())
+      return Complain("the coordinator ended before " + node + " had its rank", kExitFailed);
     std::this_thread::sleep_for(kFollowPause);
   }
   return wait ? Complain("no failback_done within 30 minutes", kExitFailed) : kExitOk;

@@ -55,8 +55,8 @@ bool Replay::TakeInput(const wire::CoreInput& input) {
   std::vector<Action> actions = core->Step(*event, Time{input.now_ns()});
   took += std::chrono::steady_clock::now() - begin;
   if (verbose) {
-    std::printf("%llu at %lld ns: %s\n", static_cast<unsigned long long>(inputs), static_cast<long long>(input.now_ns()),
-                input.event().ShortDebugString().c_str());
+    std::printf("%llu at %lld ns: %s\n", static_cast<unsigned long long>(inputs),
+                static_cast<long long>(input.now_ns()), input.event().ShortDebugString().c_str());
   }
   size_t logged = static_cast<size_t>(input.actions_size());
   for (size_t i = 0; i < std::max(actions.size(), logged); ++i) {
@@ -64,8 +64,8 @@ bool Replay::TakeInput(const wire::CoreInput& input) {
     std::string then = i < logged ? input.actions(static_cast<int>(i)).ShortDebugString() : "nothing";
     if (verbose) std::printf("    %s\n", now.c_str());
     if (now == then) continue;
-    error = "input " + std::to_string(inputs) + " (" + input.event().ShortDebugString() + ")\n  was answered:  " + then +
-            "\n  is answered:   " + now;
+    error = "input " + std::to_string(inputs) + " (" + input.event().ShortDebugString() +
+            ")\n  was answered:  " + then + "\n  is answered:   " + now;
     return false;
   }
   ++inputs;

@@ -25,10 +25,10 @@ TEST(PrintableTail, CutInsideACharacter_DropsItWhole) {
 TEST(PrintableTail, BytesThatAreNoText_BecomeQuestionMarks) {
   EXPECT_EQ(PrintableTail(std::string("a\0b\x1b[1m\r", 8), 100), "a?b?[1m?");
   EXPECT_EQ(PrintableTail("\xff\xfe", 100), "??");
-  EXPECT_EQ(PrintableTail("\xc0\xaf", 100), "??");          // overlong
-  EXPECT_EQ(PrintableTail("\xed\xa0\x80", 100), "???");      // a surrogate
+  EXPECT_EQ(PrintableTail("\xc0\xaf", 100), "??");            // overlong
+  EXPECT_EQ(PrintableTail("\xed\xa0\x80", 100), "???");       // a surrogate
   EXPECT_EQ(PrintableTail("\xf4\x90\x80\x80", 100), "????");  // beyond the last code point
-  EXPECT_EQ(PrintableTail("ab\xe2\x82", 100), "ab??");       // cut off at the end
+  EXPECT_EQ(PrintableTail("ab\xe2\x82", 100), "ab??");        // cut off at the end
 }
 
 }  // namespace

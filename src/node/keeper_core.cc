@@ -33,8 +33,7 @@ WorkerExit Judge(const WorkerEnded& ended, bool other_joined, bool stopping) {
 
 }  // namespace
 
-KeeperCore::KeeperCore(Incarnation keeper, int32_t pid, Limits limits)
-    : keeper_(keeper), pid_(pid), limits_(limits) {}
+KeeperCore::KeeperCore(Incarnation keeper, int32_t pid, Limits limits) : keeper_(keeper), pid_(pid), limits_(limits) {}
 
 std::vector<Action> KeeperCore::Step(const Event& event, Time now) {
   actions_.clear();

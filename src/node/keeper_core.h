@@ -47,18 +47,45 @@ using Event = std::variant<Begin, Tick, StartAsked, StopWorker, ForgetWorker, Sh
 struct StartAgent {};
 struct LeaveAgent {};  // close its channel; it ends by itself
 struct KillAgent {};
-struct TellHello { KeeperHello hello; };
-struct TellWorker { WorkerRecord record; };
-struct LaunchWorker { Incarnation worker; };
-struct TermWorker { Incarnation worker; };
-struct KillWorker { Incarnation worker; };  // and everything below it
-struct KillReaper { Incarnation worker; };  // it does not do its work
-struct Admit { uint64_t connection; Incarnation worker; };
-struct RefuseJoin { uint64_t connection; std::string text; };
-struct DropWorker { Incarnation worker; };  // close what is held for it
-struct WakeAt { Time when; };               // replaces the wish before; kNever for none
-struct EndKeeper { int32_t status = 0; std::string reason; };
-struct Note { std::string name, text; };    // for the node's log
+struct TellHello {
+  KeeperHello hello;
+};
+struct TellWorker {
+  WorkerRecord record;
+};
+struct LaunchWorker {
+  Incarnation worker;
+};
+struct TermWorker {
+  Incarnation worker;
+};
+struct KillWorker {
+  Incarnation worker;
+};  // and everything below it
+struct KillReaper {
+  Incarnation worker;
+};  // it does not do its work
+struct Admit {
+  uint64_t connection;
+  Incarnation worker;
+};
+struct RefuseJoin {
+  uint64_t connection;
+  std::string text;
+};
+struct DropWorker {
+  Incarnation worker;
+};  // close what is held for it
+struct WakeAt {
+  Time when;
+};  // replaces the wish before; kNever for none
+struct EndKeeper {
+  int32_t status = 0;
+  std::string reason;
+};
+struct Note {
+  std::string name, text;
+};  // for the node's log
 using Action = std::variant<StartAgent, LeaveAgent, KillAgent, TellHello, TellWorker, LaunchWorker, TermWorker,
                             KillWorker, KillReaper, Admit, RefuseJoin, DropWorker, WakeAt, EndKeeper, Note>;
 
@@ -73,10 +100,10 @@ class KeeperCore {
     WorkerRecord record;
     Duration grace{};
     bool joined_gone = false;
-    Time kill_at = kNever;      // SIGKILL then
-    Time suspect_at = kNever;   // killed, and still not gone then
+    Time kill_at = kNever;     // SIGKILL then
+    Time suspect_at = kNever;  // killed, and still not gone then
     bool reaper_killed = false;
-    bool given_up = false;      // SIGKILL does not end it, not even by the keeper's own hand
+    bool given_up = false;  // SIGKILL does not end it, not even by the keeper's own hand
   };
 
   void On(const Begin&, Time now);
@@ -106,7 +133,9 @@ class KeeperCore {
   Time NextWish() const;
   Worker* Find(Incarnation worker);
   template <class A>
-  void Do(A action) { actions_.push_back(std::move(action)); }
+  void Do(A action) {
+    actions_.push_back(std::move(action));
+  }
 
   const Incarnation keeper_;
   const int32_t pid_;

@@ -46,30 +46,71 @@ struct Notes {
 
 // ---- Events ------------------------------------------------------------------------------------------------
 
-struct KeeperThere { KeeperHello hello; Notes notes; };
-struct WorkerSeen { WorkerRecord record; };
-struct WorkerIsReady { Incarnation worker; JoinInfo info; };
-struct WorkerSaid { Incarnation worker; WorkerState state; };
-struct WorkerLeft { Incarnation worker; std::string why; };  // its connection is closed, or it sent nonsense
-struct PagesRead { std::vector<PageReading> pages; };        // of all that have joined
-struct StopStored { PageReading page; };                     // after StoreStop
-struct LogMeasured { Incarnation worker; uint64_t bytes = 0; };
-struct Drawn { std::vector<Incarnation> fresh; };            // after Draw
-struct UsageRead { Usage usage; };
-struct CoordinatorUp { Welcome welcome; };
-struct Ordered { NodeOrder order; };
-struct CoordinatorRefused { std::string reason; };
-struct CoordinatorLost { std::string reason; };
+struct KeeperThere {
+  KeeperHello hello;
+  Notes notes;
+};
+struct WorkerSeen {
+  WorkerRecord record;
+};
+struct WorkerIsReady {
+  Incarnation worker;
+  JoinInfo info;
+};
+struct WorkerSaid {
+  Incarnation worker;
+  WorkerState state;
+};
+struct WorkerLeft {
+  Incarnation worker;
+  std::string why;
+};  // its connection is closed, or it sent nonsense
+struct PagesRead {
+  std::vector<PageReading> pages;
+};  // of all that have joined
+struct StopStored {
+  PageReading page;
+};  // after StoreStop
+struct LogMeasured {
+  Incarnation worker;
+  uint64_t bytes = 0;
+};
+struct Drawn {
+  std::vector<Incarnation> fresh;
+};  // after Draw
+struct UsageRead {
+  Usage usage;
+};
+struct CoordinatorUp {
+  Welcome welcome;
+};
+struct Ordered {
+  NodeOrder order;
+};
+struct CoordinatorRefused {
+  std::string reason;
+};
+struct CoordinatorLost {
+  std::string reason;
+};
 struct Tick {};
-using Event = std::variant<KeeperThere, WorkerSeen, WorkerIsReady, WorkerSaid, WorkerLeft, PagesRead, StopStored,
-                           LogMeasured, Drawn, UsageRead, CoordinatorUp, Ordered, CoordinatorRefused, CoordinatorLost,
-                           Tick>;
+using Event =
+    std::variant<KeeperThere, WorkerSeen, WorkerIsReady, WorkerSaid, WorkerLeft, PagesRead, StopStored, LogMeasured,
+                 Drawn, UsageRead, CoordinatorUp, Ordered, CoordinatorRefused, CoordinatorLost, Tick>;
 
 // ---- Actions -----------------------------------------------------------------------------------------------
 
-struct Introduce { NodeHello hello; };  // the first one starts the link
-struct SendReady { Slot slot; Incarnation worker; JoinInfo info; };
-struct SendReport { NodeReport report; };
+struct Introduce {
+  NodeHello hello;
+};  // the first one starts the link
+struct SendReady {
+  Slot slot;
+  Incarnation worker;
+  JoinInfo info;
+};
+struct SendReport {
+  NodeReport report;
+};
 struct StartWorker {
   Slot slot;
   Incarnation worker;
@@ -80,17 +121,43 @@ struct StartWorker {
   Duration grace{};
   std::string log, step_log;
 };
-struct EndWorker { StopWorker stop; };
-struct Forget { Incarnation worker; };
-struct EndNode { ShutdownNode shutdown; };
-struct Relay { Incarnation worker; WorkerOrder order; std::string measure; };  // size of this log first, if named
-struct Abort { Incarnation worker; Generation generation; };
-struct AskAgain { Incarnation worker; };  // for Ready and State
-struct StoreStop { Incarnation worker; Step stop_at; };
-struct Draw { uint32_t count = 0; };
-struct Remember { Notes notes; };
-struct Note { std::string name, text; };
-struct WakeAt { Time when; };  // replaces the wish before
+struct EndWorker {
+  StopWorker stop;
+};
+struct Forget {
+  Incarnation worker;
+};
+struct EndNode {
+  ShutdownNode shutdown;
+};
+struct Relay {
+  Incarnation worker;
+  WorkerOrder order;
+  std::string measure;
+};  // size of this log first, if named
+struct Abort {
+  Incarnation worker;
+  Generation generation;
+};
+struct AskAgain {
+  Incarnation worker;
+};  // for Ready and State
+struct StoreStop {
+  Incarnation worker;
+  Step stop_at;
+};
+struct Draw {
+  uint32_t count = 0;
+};
+struct Remember {
+  Notes notes;
+};
+struct Note {
+  std::string name, text;
+};
+struct WakeAt {
+  Time when;
+};  // replaces the wish before
 using Action = std::variant<Introduce, SendReady, SendReport, StartWorker, EndWorker, Forget, EndNode, Relay, Abort,
                             AskAgain, StoreStop, Draw, Remember, Note, WakeAt>;
 
@@ -136,7 +203,9 @@ class NodeCore {
   Time NextWish(Time now) const;
   Worker* Find(Incarnation worker);
   template <class A>
-  void Do(A action) { actions_.push_back(std::move(action)); }
+  void Do(A action) {
+    actions_.push_back(std::move(action));
+  }
 
   const Identity identity_;
   std::vector<Action> actions_;
@@ -145,7 +214,7 @@ class NodeCore {
   Notes notes_;
   Notes remembered_;
   std::optional<Welcome> welcome_;
-  bool link_up_ = false;   // and its coordinator is ours
+  bool link_up_ = false;  // and its coordinator is ours
   bool ending_ = false;
   bool report_now_ = false;
   Time report_at_ = kNever;

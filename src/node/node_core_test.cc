@@ -1,9 +1,9 @@
 #include "node/node_core.h"
 
-#include <algorithm>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "node/node_script.h"
 

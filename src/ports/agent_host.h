@@ -13,9 +13,18 @@
 
 namespace locum {
 
-struct ReadyHeard { Incarnation worker; JoinInfo info; };
-struct StateHeard { Incarnation worker; WorkerState state; };
-struct ConnectionLost { Incarnation worker; std::string why; };  // also when it sent what is no message
+struct ReadyHeard {
+  Incarnation worker;
+  JoinInfo info;
+};
+struct StateHeard {
+  Incarnation worker;
+  WorkerState state;
+};
+struct ConnectionLost {
+  Incarnation worker;
+  std::string why;
+};  // also when it sent what is no message
 struct KeeperGone {};
 // A PageReading comes unasked when a connection is closed: the last one of that worker.
 using AgentHostEvent =

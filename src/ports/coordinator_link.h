@@ -11,10 +11,18 @@
 
 namespace locum {
 
-struct LinkUp { Welcome welcome; };            // send everything anew: Ready of each ready worker, then a report
-struct LinkOrder { NodeOrder order; };
-struct LinkRefused { std::string reason; };    // final; the adapter does not try again
-struct LinkLost { std::string reason; };       // the adapter is trying again
+struct LinkUp {
+  Welcome welcome;
+};  // send everything anew: Ready of each ready worker, then a report
+struct LinkOrder {
+  NodeOrder order;
+};
+struct LinkRefused {
+  std::string reason;
+};  // final; the adapter does not try again
+struct LinkLost {
+  std::string reason;
+};  // the adapter is trying again
 using LinkEvent = std::variant<LinkUp, LinkOrder, LinkRefused, LinkLost>;
 
 class CoordinatorLink {

@@ -135,8 +135,7 @@ Result<KeeperMessage> KeeperTypeOf(std::string_view packet) {
     case KeeperMessage::kShutdown:
     case KeeperMessage::kRemember:
     case KeeperMessage::kHello:
-    case KeeperMessage::kWorker:
-      return type;
+    case KeeperMessage::kWorker: return type;
   }
   return Invalid("unknown message type " + std::to_string(static_cast<int>(type)) + " between agent and keeper");
 }

@@ -28,15 +28,15 @@ enum class KeeperMessage : uint8_t {
   kRemember = 5,  // give these notes to the next agent
   // keeper to agent
   kHello = 16,
-  kWorker = 17,   // WorkerRecord; with the connection and the page as descriptors while `joined`
+  kWorker = 17,  // WorkerRecord; with the connection and the page as descriptors while `joined`
 };
 
 struct StartWorker {
   Slot slot;
   Incarnation worker;
   std::vector<std::string> command;
-  std::string log;          // created or appended to; both outputs of the worker
-  Duration grace{};         // between SIGTERM and SIGKILL where the keeper stops it by itself
+  std::string log;   // created or appended to; both outputs of the worker
+  Duration grace{};  // between SIGTERM and SIGKILL where the keeper stops it by itself
   WorkerWelcome welcome;
 };
 

@@ -22,8 +22,8 @@ struct Page {
   std::atomic<uint64_t> stop_at;
   std::atomic<uint32_t> position;  // Position
   std::atomic<uint32_t> has_loss;
-  std::atomic<uint64_t> loss_bits;        // of a double
-  std::atomic<int64_t> position_ns;       // CLOCK_MONOTONIC of the last change of `position`
+  std::atomic<uint64_t> loss_bits;   // of a double
+  std::atomic<int64_t> position_ns;  // CLOCK_MONOTONIC of the last change of `position`
 };
 static_assert(sizeof(Page) <= kPageBytes);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);

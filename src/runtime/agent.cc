@@ -158,7 +158,7 @@ class AgentLoop {
     start.command = a.command;
     start.log = a.log;
     start.grace = a.grace;
-    start.welcome = WorkerWelcome{a.job,         setup_.name, a.slot, a.worker,          setup_.token,
+    start.welcome = WorkerWelcome{a.job,          setup_.name, a.slot, a.worker,          setup_.token,
                                   setup_.address, a.step_log,  a.seed, a.workers_per_node};
     Status sent = host_->Send(start);
     if (sent.ok()) return;

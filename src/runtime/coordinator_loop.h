@@ -23,7 +23,7 @@ namespace locum {
 
 inline constexpr size_t kMaxQueuedEvents = 16384;
 inline constexpr size_t kMaxQueuedViews = 64;
-inline constexpr Duration kBeat = std::chrono::milliseconds(50);      // the loop turns at least this often
+inline constexpr Duration kBeat = std::chrono::milliseconds(50);         // the loop turns at least this often
 inline constexpr Duration kLongestGap = std::chrono::milliseconds(300);  // a turn that took longer was a pause
 
 // The decisions: class Coordinator, or what a test or a replay puts in its place.

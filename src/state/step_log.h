@@ -30,7 +30,7 @@ struct StepLogHeader {
 };
 
 struct StepRecord {
-  uint32_t kind;           // 0: unused; kStepRecordStep or kStepRecordPulled
+  uint32_t kind;  // 0: unused; kStepRecordStep or kStepRecordPulled
   uint32_t rank;
   uint64_t step;  // the state it began from: the step makes step+1
   uint64_t generation;

@@ -46,7 +46,7 @@ struct RunInfo {
   uint32_t world = 0;
   Peer store_host;
   int64_t pulled_ns = 0;  // when the state it starts from was verified, if it was pulled; else 0
-  Cancel over;  // set when the generation has ended for this worker
+  Cancel over;            // set when the generation has ended for this worker
 };
 
 struct Turn {

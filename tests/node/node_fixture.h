@@ -32,7 +32,7 @@ class NodeFixture : public testing::Test {
   bool AwaitWorker(uint32_t slot, const std::function<bool(const WorkerReport&)>& is);
   bool AwaitLog(const std::string& path, const std::string& text);
 
-  std::vector<pid_t> Marked() const;       // processes of this test's node that are alive or zombies
+  std::vector<pid_t> Marked() const;  // processes of this test's node that are alive or zombies
   bool AwaitMarked(size_t count) const;
   bool AwaitNothingLeft() const { return AwaitMarked(0); }
   static bool AwaitTrue(const std::function<bool()>& condition);

@@ -17,7 +17,7 @@ struct Unit {
   std::string_view name;
   int64_t ns;
 };
-constexpr Unit kUnits[] = {{"ns", 1},           {"us", 1000},          {"ms", 1000000},
+constexpr Unit kUnits[] = {{"ns", 1},           {"us", 1000},         {"ms", 1000000},
                            {"s", 1000000000ll}, {"m", 60000000000ll}, {"h", 3600000000000ll}};
 
 template <class... F>
@@ -62,53 +62,52 @@ Status SetDuration(const std::string& text, Duration* to) {
 constexpr const char* kDurationType = "a duration such as \"250ms\" or \"5s\"";
 
 Status SetFromNode(const Field& field, const toml::node& node, Config* config) {
-  return std::visit(
-      Overload{
-          [&](const U32Field& f) {
-            auto v = node.value_exact<int64_t>();
-            return v ? SetInteger(f, *v, config) : WrongType("an integer", node);
-          },
-          [&](const U64Field& f) {
-            auto v = node.value_exact<int64_t>();
-            if (!v) return WrongType("an integer", node);
-            if (*v < 0) return Invalid(std::to_string(*v) + " is negative");
-            config->*f.to = static_cast<uint64_t>(*v);
-            return OkStatus();
-          },
-          [&](const BoolField& f) {
-            auto v = node.value_exact<bool>();
-            if (!v) return WrongType("true or false", node);
-            config->*f.to = *v;
-            return OkStatus();
-          },
-          [&](const TextField& f) {
-            auto v = node.value_exact<std::string>();
-            if (!v) return WrongType("a text", node);
-            config->*f.to = *v;
-            return OkStatus();
-          },
-          [&](const ListField& f) {
-            const toml::array* list = node.as_array();
-            if (list == nullptr) return WrongType("a list of texts", node);
-            std::vector<std::string> words;
-            for (const toml::node& item : *list) {
-              auto v = item.value_exact<std::string>();
-              if (!v) return WrongType("a list of texts; an entry", item);
-              words.push_back(*v);
-            }
-            config->*f.to = std::move(words);
-            return OkStatus();
-          },
-          [&](const DurationField& f) {
-            auto v = node.value_exact<std::string>();
-            return v ? SetDuration(*v, &(config->*f.to)) : WrongType(kDurationType, node);
-          },
-          [&](const TimeoutField& f) {
-            auto v = node.value_exact<std::string>();
-            return v ? SetDuration(*v, &(config->timeouts.*f.to)) : WrongType(kDurationType, node);
-          },
-      },
-      field);
+  return std::visit(Overload{
+                        [&](const U32Field& f) {
+                          auto v = node.value_exact<int64_t>();
+                          return v ? SetInteger(f, *v, config) : WrongType("an integer", node);
+                        },
+                        [&](const U64Field& f) {
+                          auto v = node.value_exact<int64_t>();
+                          if (!v) return WrongType("an integer", node);
+                          if (*v < 0) return Invalid(std::to_string(*v) + " is negative");
+                          config->*f.to = static_cast<uint64_t>(*v);
+                          return OkStatus();
+                        },
+                        [&](const BoolField& f) {
+                          auto v = node.value_exact<bool>();
+                          if (!v) return WrongType("true or false", node);
+                          config->*f.to = *v;
+                          return OkStatus();
+                        },
+                        [&](const TextField& f) {
+                          auto v = node.value_exact<std::string>();
+                          if (!v) return WrongType("a text", node);
+                          config->*f.to = *v;
+                          return OkStatus();
+                        },
+                        [&](const ListField& f) {
+                          const toml::array* list = node.as_array();
+                          if (list == nullptr) return WrongType("a list of texts", node);
+                          std::vector<std::string> words;
+                          for (const toml::node& item : *list) {
+                            auto v = item.value_exact<std::string>();
+                            if (!v) return WrongType("a list of texts; an entry", item);
+                            words.push_back(*v);
+                          }
+                          config->*f.to = std::move(words);
+                          return OkStatus();
+                        },
+                        [&](const DurationField& f) {
+                          auto v = node.value_exact<std::string>();
+                          return v ? SetDuration(*v, &(config->*f.to)) : WrongType(kDurationType, node);
+                        },
+                        [&](const TimeoutField& f) {
+                          auto v = node.value_exact<std::string>();
+                          return v ? SetDuration(*v, &(config->timeouts.*f.to)) : WrongType(kDurationType, node);
+                        },
+                    },
+                    field);
 }
 
 Status SetFromText(const Field& field, const std::string& text, Config* config) {

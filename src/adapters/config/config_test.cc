@@ -59,7 +59,8 @@ TEST(Config, UnknownKeys_AreRefusedWithTheNearestOne) {
 
 TEST(Config, WrongTypes_AreRefusedWithLineAndType) {
   EXPECT_EQ(ErrorOf("[job]\n\nnodes = \"4\"\n"), "locum.toml:3: job.nodes: must be an integer, is a text");
-  EXPECT_EQ(ErrorOf("[job]\nnodes = 4.0\n"), "locum.toml:2: job.nodes: must be an integer, is a number with a fraction");
+  EXPECT_EQ(ErrorOf("[job]\nnodes = 4.0\n"),
+            "locum.toml:2: job.nodes: must be an integer, is a number with a fraction");
   EXPECT_EQ(ErrorOf("[timeouts]\ngrace = 5\n"),
             "locum.toml:2: timeouts.grace: must be a duration such as \"250ms\" or \"5s\", is an integer");
   EXPECT_EQ(ErrorOf("[run]\nrestart_nodes = 1\n"),
@@ -70,7 +71,8 @@ TEST(Config, WrongTypes_AreRefusedWithLineAndType) {
 
 TEST(Config, ValuesOutOfRange_AreRefused) {
   EXPECT_EQ(ErrorOf("[job]\nnodes = 0\n"), "locum.toml:2: job.nodes: 0 is not between 1 and 4096");
-  EXPECT_EQ(ErrorOf("[coordinator]\nport = 70000\n"), "locum.toml:2: coordinator.port: 70000 is not between 0 and 65535");
+  EXPECT_EQ(ErrorOf("[coordinator]\nport = 70000\n"),
+            "locum.toml:2: coordinator.port: 70000 is not between 0 and 65535");
   EXPECT_EQ(ErrorOf("[timeouts]\ngrace = \"5 s\"\n"),
             "locum.toml:2: timeouts.grace: '5 s' is not a duration such as \"250ms\", \"5s\" or \"2m\"");
   EXPECT_EQ(ErrorOf("[timeouts]\ngrace = \"9999999999999h\"\n"),
@@ -103,16 +105,18 @@ TEST(Config, Flag_OverridesTheFileAndIsNamed) {
   EXPECT_EQ(config->nodes, 8u);
   EXPECT_EQ(SetFromFlag("job.nodes", "--nodes", "many", &*config).message(), "--nodes: 'many' is not an integer");
   ASSERT_TRUE(SetFromFlag("timeouts.grace", "--grace", "2m", &*config).ok());
-  EXPECT_EQ(CheckConfig(*config).message(),
-            "--grace: timeouts.grace: timeouts.finish (1m, the default) must be at least timeouts.grace (2m): the end would "
-            "be given up while workers still have time to leave");
+  EXPECT_EQ(
+      CheckConfig(*config).message(),
+      "--grace: timeouts.grace: timeouts.finish (1m, the default) must be at least timeouts.grace (2m): the end would "
+      "be given up while workers still have time to leave");
 }
 
 TEST(Config, Defaults_DoNotContradict) { EXPECT_TRUE(CheckConfig(Config{}).ok()) << CheckConfig(Config{}).message(); }
 
 TEST(Config, ForeignCharacters_AreTextOrAnError) {
   EXPECT_EQ(ErrorOf("# gr\u00fc\u00dfe\n[job]\ndir = \"/d/\u00e9\"  # \u00e9\n"), "");
-  for (const char* bad : {"\u0347", "[job]\n\u00e9 = 1\n", "[job]\nnodes = 1_\"\ufeff", "[job]\ndir = \"\"\"x\\\n\u00e9\"\"\n"}) {
+  for (const char* bad :
+       {"\u0347", "[job]\n\u00e9 = 1\n", "[job]\nnodes = 1_\"\ufeff", "[job]\ndir = \"\"\"x\\\n\u00e9\"\"\n"}) {
     EXPECT_EQ(ErrorOf(bad).rfind("locum.toml:", 0), 0u) << bad;
   }
 }
@@ -123,7 +127,8 @@ TEST(Config, Durations_ComeBack) {
     ASSERT_TRUE(duration.ok()) << text;
     EXPECT_EQ(*ParseDuration(FormatDuration(*duration)), *duration);
   }
-  for (const char* text : {"", "5", "-5s", "s", "5s ", "5 s", "1e3s", "5sec"}) EXPECT_FALSE(ParseDuration(text).ok()) << text;
+  for (const char* text : {"", "5", "-5s", "s", "5s ", "5 s", "1e3s", "5sec"})
+    EXPECT_FALSE(ParseDuration(text).ok()) << text;
 }
 
 }  // namespace

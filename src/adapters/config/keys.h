@@ -9,13 +9,28 @@
 
 namespace locum {
 
-struct U32Field { uint32_t Config::*to; uint32_t least, most; };
-struct U64Field { uint64_t Config::*to; };
-struct BoolField { bool Config::*to; };
-struct TextField { std::string Config::*to; };
-struct ListField { std::vector<std::string> Config::*to; };
-struct DurationField { Duration Config::*to; };
-struct TimeoutField { Duration Timeouts::*to; };
+struct U32Field {
+  uint32_t Config::*to;
+  uint32_t least, most;
+};
+struct U64Field {
+  uint64_t Config::*to;
+};
+struct BoolField {
+  bool Config::*to;
+};
+struct TextField {
+  std::string Config::*to;
+};
+struct ListField {
+  std::vector<std::string> Config::*to;
+};
+struct DurationField {
+  Duration Config::*to;
+};
+struct TimeoutField {
+  Duration Timeouts::*to;
+};
 using Field = std::variant<U32Field, U64Field, BoolField, TextField, ListField, DurationField, TimeoutField>;
 
 struct Key {

@@ -17,7 +17,8 @@ std::string FormatWallTime(int64_t unix_ns) {
   ::gmtime_r(&seconds, &parts);
   char text[64];
   std::snprintf(text, sizeof text, "%04d-%02d-%02dT%02d:%02d:%02d.%06dZ", parts.tm_year + 1900, parts.tm_mon + 1,
-                parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec, static_cast<int>(unix_ns % 1000000000 / 1000));
+                parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec,
+                static_cast<int>(unix_ns % 1000000000 / 1000));
   return text;
 }
 
@@ -68,7 +69,8 @@ Status EventLog::Append(const std::string& line) {
   // Half a line must not stay in front of the next one.
   if (n > 0) {
     struct stat info {};
-    if (::fstat(fd_, &info) == 0) [[maybe_unused]] int r = ::ftruncate(fd_, info.st_size - n);
+    if (::fstat(fd_, &info) == 0) [[maybe_unused]]
+      int r = ::ftruncate(fd_, info.st_size - n);
   }
   return ErrnoStatus(err, "cannot append to " + path_);
 }

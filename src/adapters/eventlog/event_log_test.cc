@@ -42,11 +42,12 @@ Note Fault() {
 }
 
 TEST(EventLog, Line_HasTheNamedKeysInOrder) {
-  EXPECT_EQ(FormatEvent(Fault(), Term(2), Time{77}, 1796120100123456789),
-            R"({"time":"2026-12-01T10:15:00.123456Z","monotonic_ns":77,"name":"fault_detected","node":"node-2","rank":1,)"
-            R"("incarnations":{"worker":"0000000000000abc"},"term":2,"generation":3,"step":812,)"
-            R"("reason":"killed by SIGKILL","figures":{"silence_ns":5},"details":{"cause":"exit"}})"
-            "\n");
+  EXPECT_EQ(
+      FormatEvent(Fault(), Term(2), Time{77}, 1796120100123456789),
+      R"({"time":"2026-12-01T10:15:00.123456Z","monotonic_ns":77,"name":"fault_detected","node":"node-2","rank":1,)"
+      R"("incarnations":{"worker":"0000000000000abc"},"term":2,"generation":3,"step":812,)"
+      R"("reason":"killed by SIGKILL","figures":{"silence_ns":5},"details":{"cause":"exit"}})"
+      "\n");
 }
 
 TEST(EventLog, NoNodeAndBadText_StillOneValidLine) {
@@ -126,7 +127,8 @@ TEST(InputLog, Limit_TakesNoMore) {
 
 TEST(InputLog, Files_AreListedByTermAsANumber) {
   TempDir dir;
-  for (const char* name : {"inputs-10.log", "inputs-9.log", "inputs-x.log", "other"}) std::ofstream(dir.File(name)) << "";
+  for (const char* name : {"inputs-10.log", "inputs-9.log", "inputs-x.log", "other"})
+    std::ofstream(dir.File(name)) << "";
   EXPECT_EQ(InputLogs(dir.path), (std::vector<std::string>{dir.File("inputs-9.log"), dir.File("inputs-10.log")}));
 }
 

@@ -47,7 +47,8 @@ Status FromGrpc(const ::grpc::Status& status, const std::string& address) {
     case ::grpc::StatusCode::INVALID_ARGUMENT: return Invalid(text);
     case ::grpc::StatusCode::DEADLINE_EXCEEDED: return Timeout("no answer from the coordinator at " + address);
     case ::grpc::StatusCode::UNAVAILABLE:
-      return Unavailable("cannot reach the coordinator at " + address + (text.empty() ? "" : " (" + LastReason(text) + ")"));
+      return Unavailable("cannot reach the coordinator at " + address +
+                         (text.empty() ? "" : " (" + LastReason(text) + ")"));
     default: return Unavailable("call to the coordinator at " + address + " failed: " + text);
   }
 }

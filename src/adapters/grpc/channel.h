@@ -7,14 +7,13 @@
 #include <string>
 #include <string_view>
 
-#include "base/token.h"
 #include "base/status.h"
+#include "base/token.h"
 
 namespace locum {
 
 inline constexpr const char* kTokenMetadata = "locum-token";
 inline constexpr int kMaxMessageBytes = 32 << 20;  // a Ready of kMaxShards shards, and room
-
 
 // Sets what gRPC reads from the environment: it prints nothing by itself unless the user asked for it. Call it before
 // the first use of gRPC, while there is one thread.

@@ -15,7 +15,8 @@ size_t Utf8Length(const std::string& s, size_t at) {
     if ((byte(at + i) & 0xC0) != 0x80) return 0;
   }
   unsigned char d = byte(at + 1);
-  if ((c == 0xE0 && d < 0xA0) || (c == 0xED && d > 0x9F) || (c == 0xF0 && d < 0x90) || (c == 0xF4 && d > 0x8F)) return 0;
+  if ((c == 0xE0 && d < 0xA0) || (c == 0xED && d > 0x9F) || (c == 0xF0 && d < 0x90) || (c == 0xF4 && d > 0x8F))
+    return 0;
   return n;
 }
 
@@ -196,8 +197,9 @@ void Take(const wire::WorkerReport& in, WorkerReport* out, WireCheck& check) {
   out->pid = check.Pid(in.pid(), "worker.pid");
   out->life = check.Enum(in.life(), WorkerLife::kExited, "worker.life");
   if (in.has_exit()) {
-    out->exit = WorkerExit{in.exit().status(), in.exit().signal(), in.exit().stopped(),
-                           check.Text(in.exit().what(), "exit.what"), check.Text(in.exit().log_tail(), "exit.log_tail")};
+    out->exit =
+        WorkerExit{in.exit().status(), in.exit().signal(), in.exit().stopped(),
+                   check.Text(in.exit().what(), "exit.what"), check.Text(in.exit().log_tail(), "exit.log_tail")};
   }
   Take(in.state(), &out->state, check);
   out->log = check.Text(in.log(), "worker.log");

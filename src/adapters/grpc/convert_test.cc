@@ -76,8 +76,18 @@ class Maker {
     return {Ns(), static_cast<uint32_t>(Upto(1000)), Any(), Any(), Any(), Any(), Any(), Any(), Any(), Any()};
   }
   NodeHello Hello() {
-    return {Name(), static_cast<uint32_t>(Any()), Text(), Text(), Text(), LiveInc(), LiveInc(), Pid(), Pid(),
-            Term(Any()), static_cast<uint32_t>(Upto(kMaxWorkersPerNode)), Text()};
+    return {Name(),
+            static_cast<uint32_t>(Any()),
+            Text(),
+            Text(),
+            Text(),
+            LiveInc(),
+            LiveInc(),
+            Pid(),
+            Pid(),
+            Term(Any()),
+            static_cast<uint32_t>(Upto(kMaxWorkersPerNode)),
+            Text()};
   }
   NodeReport Report() {
     NodeReport r{Term(Any()), Any(), {}, AnyUsage()};
@@ -162,8 +172,9 @@ TEST(Convert, OrderAndWelcome_ComeBack) {
     EXPECT_EQ(std::tie(in.term, in.sequence, in.workers, in.shutdown, in.reason),
               std::tie(out->term, out->sequence, out->workers, out->shutdown, out->reason))
         << seed;
-    Welcome w{Term(make.Any()), make.Text(), make.Inc(), {"a", "", make.Text()}, 3, make.Any(), Duration(make.Ns()),
-              Duration(make.Ns()), Duration(make.Ns()), Duration(make.Ns()), Duration(make.Ns())};
+    Welcome w{Term(make.Any()),   make.Text(),         make.Inc(),          {"a", "", make.Text()}, 3,
+              make.Any(),         Duration(make.Ns()), Duration(make.Ns()), Duration(make.Ns()),    Duration(make.Ns()),
+              Duration(make.Ns())};
     auto v = FromWire(ToWire(w));
     ASSERT_TRUE(v.ok()) << seed << ": " << v.status().message();
     EXPECT_EQ(std::tie(w.term, w.job, w.cluster, w.command, w.workers_per_node, w.seed, w.grace, w.heartbeat,
@@ -181,10 +192,18 @@ TEST(Convert, View_ComesBack) {
     in.phase = make.Enum(JobPhase::kFailed);
     in.step = make.AnyStep();
     in.loss = 2.25;
-    in.nodes.push_back({make.Name(), make.Enum(NodeState::kLeft), make.Enum(Role::kSpare), make.Bool(), make.Text(),
-                        make.Pid(), make.Pid(), make.AnyUsage(), make.Text(), {make.Worker()}});
-    in.ranks.push_back({Rank(3), "", make.AnySlot(), make.Inc(), make.Pid(), make.AnyStep(), make.Text(), make.Text(),
-                        make.Any()});
+    in.nodes.push_back({make.Name(),
+                        make.Enum(NodeState::kLeft),
+                        make.Enum(Role::kSpare),
+                        make.Bool(),
+                        make.Text(),
+                        make.Pid(),
+                        make.Pid(),
+                        make.AnyUsage(),
+                        make.Text(),
+                        {make.Worker()}});
+    in.ranks.push_back(
+        {Rank(3), "", make.AnySlot(), make.Inc(), make.Pid(), make.AnyStep(), make.Text(), make.Text(), make.Any()});
     auto out = FromWire(ToWire(in));
     ASSERT_TRUE(out.ok()) << seed << ": " << out.status().message();
     // What came back goes out as the same bytes.
@@ -198,10 +217,13 @@ TEST(Convert, View_ComesBack) {
 TEST(Convert, EveryEvent_ComesBack) {
   Maker make(7);
   Note note;
-  std::vector<Event> events = {NodeConnected{1, make.Hello()},     NodeLost{2, "why"},
+  std::vector<Event> events = {NodeConnected{1, make.Hello()},
+                               NodeLost{2, "why"},
                                WorkerReady{3, Slot(1), make.LiveInc(), make.Join()},
-                               NodeReported{4, make.Report()},     FailbackRequested{5, "node-1"},
-                               StopRequested{"SIGINT"},            Tick{},
+                               NodeReported{4, make.Report()},
+                               FailbackRequested{5, "node-1"},
+                               StopRequested{"SIGINT"},
+                               Tick{},
                                Paused{std::chrono::seconds(2)}};
   ASSERT_EQ(events.size(), std::variant_size_v<Event>);
   for (const Event& event : events) {
@@ -254,14 +276,21 @@ TEST(Convert, ValuesOutOfRange_AreRefusedByField) {
   };
   EXPECT_EQ(report([](auto&, auto&) {}), "");
   EXPECT_THAT(report([](auto& w, auto&) { w.set_slot(1024); }), HasSubstr("worker.slot"));
-  EXPECT_THAT(report([](auto& w, auto&) { w.set_life(static_cast<wire::WorkerLife>(3)); }), HasSubstr("worker.life: unknown value 3"));
+  EXPECT_THAT(report([](auto& w, auto&) { w.set_life(static_cast<wire::WorkerLife>(3)); }),
+              HasSubstr("worker.life: unknown value 3"));
   EXPECT_THAT(report([](auto& w, auto&) { w.mutable_state()->set_rank(UINT32_MAX); }), HasSubstr("rank"));
   EXPECT_THAT(report([](auto& w, auto&) { w.mutable_state()->set_frozen(kMaxGeneration + 1); }), HasSubstr("frozen"));
   EXPECT_THAT(report([](auto& w, auto&) { w.mutable_state()->set_starting(kMaxStep + 1); }), HasSubstr("starting"));
-  EXPECT_THAT(report([](auto& w, auto&) { w.mutable_state()->set_position(static_cast<wire::Position>(-1)); }), HasSubstr("position"));
-  EXPECT_THAT(report([](auto& w, auto&) { w.set_log(std::string(kMaxText + 1, 'x')); }), HasSubstr("worker.log: longer"));
-  EXPECT_THAT(report([](auto&, auto& r) { r.mutable_usage()->set_cpu_permille(1001); }), HasSubstr("usage.cpu_permille"));
-  EXPECT_THAT(report([](auto&, auto& r) { for (int i = 0; i < kMaxWorkersPerNode; ++i) r.add_workers(); }), HasSubstr("report.workers: has 1025"));
+  EXPECT_THAT(report([](auto& w, auto&) { w.mutable_state()->set_position(static_cast<wire::Position>(-1)); }),
+              HasSubstr("position"));
+  EXPECT_THAT(report([](auto& w, auto&) { w.set_log(std::string(kMaxText + 1, 'x')); }),
+              HasSubstr("worker.log: longer"));
+  EXPECT_THAT(report([](auto&, auto& r) { r.mutable_usage()->set_cpu_permille(1001); }),
+              HasSubstr("usage.cpu_permille"));
+  EXPECT_THAT(report([](auto&, auto& r) {
+                for (int i = 0; i < kMaxWorkersPerNode; ++i) r.add_workers();
+              }),
+              HasSubstr("report.workers: has 1025"));
 
   wire::NodeOrder order;
   order.add_workers()->set_mode(static_cast<wire::Mode>(5));

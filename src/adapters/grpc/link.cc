@@ -27,7 +27,9 @@ constexpr auto kWelcomeDeadline = std::chrono::seconds(10);
 class Attempt final : public ::grpc::ClientBidiReactor<wire::FromAgent, wire::ToAgent> {
  public:
   Attempt(const LinkOptions& options, const NodeHello& hello, std::function<void(LinkEvent)> deliver)
-      : options_(options), deliver_(std::move(deliver)), channel_(MakeChannel(options.address)),
+      : options_(options),
+        deliver_(std::move(deliver)),
+        channel_(MakeChannel(options.address)),
         stub_(wire::Control::NewStub(channel_)) {
     context_.AddMetadata(kTokenMetadata, options.token);
     *hello_.emplace().mutable_hello() = ToWire(hello);

@@ -211,7 +211,7 @@ void GrpcServer::Refuse(StreamId stream, const std::string& reason) {
 }
 
 void GrpcServer::Answer(uint64_t request, const Status& status) {
-  auto code = status.ok()                          ? ::grpc::StatusCode::OK
+  auto code = status.ok()                           ? ::grpc::StatusCode::OK
               : status.code() == Code::kUnavailable ? ::grpc::StatusCode::UNAVAILABLE
                                                     : ::grpc::StatusCode::FAILED_PRECONDITION;
   impl_->FinishFailback(request, {code, Clean(status.message())});
@@ -227,7 +227,8 @@ void GrpcServer::Shutdown(Duration drain) {
     for (const auto& [id, stream] : impl_->streams) open.push_back(stream);
     for (const auto& [id, reactor] : impl_->failbacks) waiting.push_back(id);
   }
-  for (uint64_t id : waiting) impl_->FinishFailback(id, {::grpc::StatusCode::UNAVAILABLE, "the coordinator is closing"});
+  for (uint64_t id : waiting)
+    impl_->FinishFailback(id, {::grpc::StatusCode::UNAVAILABLE, "the coordinator is closing"});
   for (const auto& stream : open) stream->Close({::grpc::StatusCode::UNAVAILABLE, "the coordinator is closing"});
   open.clear();
   {

@@ -5,8 +5,8 @@ namespace locum {
 bool IsNodeName(std::string_view name) {
   if (name.empty() || name.size() > kMaxName || name[0] == '.' || name[0] == '-') return false;
   for (char c : name) {
-    bool good = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
-                c == '-';
+    bool good =
+        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
     if (!good) return false;
   }
   return true;

@@ -10,8 +10,8 @@
 
 namespace locum {
 
-inline constexpr size_t kMaxName = 128;            // of a node, a shard, a group
-inline constexpr size_t kMaxText = 64u << 10;      // reasons, paths, log tails
+inline constexpr size_t kMaxName = 128;        // of a node, a shard, a group
+inline constexpr size_t kMaxText = 64u << 10;  // reasons, paths, log tails
 inline constexpr int kMaxWorkersPerNode = 1024;
 inline constexpr int kMaxPeers = 65536;
 inline constexpr int kMaxShards = 80000;

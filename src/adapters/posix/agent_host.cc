@@ -229,8 +229,8 @@ PageReading PosixAgentHost::ReadPage(Incarnation worker, const Page& page) {
   reading.word = Word::Unpack(page.word.load());
   // The page is the worker's to write: what is out of range must not go further.
   uint32_t position = page.position.load();
-  reading.position = position <= static_cast<uint32_t>(Position::kParked) ? static_cast<Position>(position)
-                                                                          : Position::kStarting;
+  reading.position =
+      position <= static_cast<uint32_t>(Position::kParked) ? static_cast<Position>(position) : Position::kStarting;
   reading.has_loss = page.has_loss.load() != 0;
   reading.loss = std::bit_cast<double>(page.loss_bits.load());
   return reading;

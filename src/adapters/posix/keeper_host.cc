@@ -93,11 +93,11 @@ Status PosixKeeperHost::Open(const Options& options) {
   });
   std::string socket_path = dir_ + "/keeper.sock";
   LOCUM_RETURN_IF_ERROR(door_->Open(socket_path));
-  workers_ = std::make_unique<WorkerProcesses>(
-      &poll_,
-      WorkerProcesses::Setup{own_pidfd_.get(), lock_.get(), socket_path, options.name, first_mask_, restore_sigpipe_,
-                             PidfdTellsEnd()},
-      emit);
+  workers_ =
+      std::make_unique<WorkerProcesses>(&poll_,
+                                        WorkerProcesses::Setup{own_pidfd_.get(), lock_.get(), socket_path, options.name,
+                                                               first_mask_, restore_sigpipe_, PidfdTellsEnd()},
+                                        emit);
   agent_ = std::make_unique<AgentProcess>(
       &poll_, AgentProcess::Setup{options.agent_command, log_.get(), first_mask_, restore_sigpipe_}, emit);
   return OkStatus();

@@ -37,9 +37,9 @@ bool ParseStatLine(std::string_view line, ProcessLine* out) {
   ProcessLine found;
   int parent = 0;
   if (std::sscanf(head.c_str(), "%d", &found.pid) != 1) return false;
-  int fields = std::sscanf(tail.c_str(),
-                           " %c %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu",
-                           &found.state, &parent, &found.start);
+  int fields =
+      std::sscanf(tail.c_str(), " %c %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu",
+                  &found.state, &parent, &found.start);
   if (fields != 3 || found.pid <= 0 || parent < 0) return false;
   found.parent = parent;
   *out = found;

@@ -56,16 +56,16 @@ class WorkerProcesses {
  private:
   struct Entry {
     std::string log;
-    pid_t reaper = 0;       // 0: no more
+    pid_t reaper = 0;  // 0: no more
     pid_t started_pid = 0;
     OwnedFd control;
     EventPoll::Watch control_watch;
     int32_t joined_pid = 0;
-    OwnedFd joined;         // pidfd
+    OwnedFd joined;  // pidfd
     EventPoll::Watch joined_watch;
     std::shared_ptr<WorkerLink> link;
-    WorkerEnded end;        // what is known so far
-    bool told = false;      // that it ended, or did not start
+    WorkerEnded end;    // what is known so far
+    bool told = false;  // that it ended, or did not start
   };
 
   void NotStarted(Incarnation worker, int32_t status, const std::string& what);

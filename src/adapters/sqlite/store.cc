@@ -30,8 +30,8 @@ constexpr const char* kSchema = R"(
 )";
 
 // The names on disk; they stay when the program's own change.
-constexpr std::array kPhases = {"gathering", "running", "stopping", "freezing", "recovering", "finishing", "finished",
-                                "failed"};
+constexpr std::array kPhases = {"gathering",  "running",   "stopping", "freezing",
+                                "recovering", "finishing", "finished", "failed"};
 constexpr std::array kNodeStates = {"joining",   "healthy",   "suspect",     "failed", "repairing",
                                     "verifying", "probation", "quarantined", "left"};
 constexpr std::array kRoles = {"none", "active", "spare"};
@@ -89,7 +89,9 @@ Result<std::unique_ptr<sqlite3, int (*)(sqlite3*)>> OpenFile(const std::string& 
 
 Store::~Store() { sqlite3_close(db_); }
 
-Status Store::Error(const std::string& what) const { return Internal(path_ + ": " + what + ": " + sqlite3_errmsg(db_)); }
+Status Store::Error(const std::string& what) const {
+  return Internal(path_ + ": " + what + ": " + sqlite3_errmsg(db_));
+}
 
 Status Store::Exec(const char* sql) {
   return sqlite3_exec(db_, sql, nullptr, nullptr, nullptr) == SQLITE_OK ? OkStatus() : Error("cannot use the store");
@@ -212,7 +214,8 @@ Result<std::optional<PersistentState>> Store::Load() {
   while (nodes.Row()) {
     PersistentNode& node = state.nodes.emplace_back();
     node.name = nodes.Text(0);
-    if (!FindName(kNodeStates, nodes.Text(1), &node.state)) return corrupt("unknown node state '" + nodes.Text(1) + "'");
+    if (!FindName(kNodeStates, nodes.Text(1), &node.state))
+      return corrupt("unknown node state '" + nodes.Text(1) + "'");
     if (!FindName(kRoles, nodes.Text(2), &node.role)) return corrupt("unknown role '" + nodes.Text(2) + "'");
     node.keeper = Incarnation(nodes.U64(3));
   }
@@ -251,7 +254,10 @@ Status Store::Save(const PersistentState& state) {
   }
   for (const PersistentNode& n : state.nodes) {
     Statement s(db_, "INSERT INTO nodes VALUES (?,?,?,?)");
-    run(s.BindText(n.name).BindText(NameOf(kNodeStates, n.state)).BindText(NameOf(kRoles, n.role)).BindU(n.keeper.value));
+    run(s.BindText(n.name)
+            .BindText(NameOf(kNodeStates, n.state))
+            .BindText(NameOf(kRoles, n.role))
+            .BindU(n.keeper.value));
   }
   Status status = ok ? Exec("COMMIT") : Error("cannot write the state");
   if (!status.ok()) sqlite3_exec(db_, "ROLLBACK", nullptr, nullptr, nullptr);

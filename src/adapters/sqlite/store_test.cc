@@ -39,7 +39,8 @@ PersistentState SomeState() {
   s.generation = Generation(5);
   s.recovery_step = Step(812);
   s.recovery_fixed = true;
-  s.ranks = {{Rank(0), "node-0", "node-0", Slot(0), Incarnation(1)}, {Rank(1), "node-4", "node-1", Slot(1), Incarnation(2)}};
+  s.ranks = {{Rank(0), "node-0", "node-0", Slot(0), Incarnation(1)},
+             {Rank(1), "node-4", "node-1", Slot(1), Incarnation(2)}};
   s.nodes = {{"node-0", NodeState::kHealthy, Role::kActive, Incarnation(UINT64_MAX)},
              {"node-1", NodeState::kQuarantined, Role::kNone, Incarnation(8)}};
   s.exit_status = 3;
@@ -212,8 +213,8 @@ TEST(Directory, SecondHolder_IsRefusedUntilTheFirstLetsGo) {
 }
 
 TEST(Directory, NetworkFilesystems_AreNamed) {
-  for (long magic : {0x6969l, 0x517Bl, 0xFF534D42l, 0xFE534D42l, 0x01021997l, 0x00C36400l, 0x0BD00BD0l, 0x47504653l,
-                     0x65735546l}) {
+  for (long magic :
+       {0x6969l, 0x517Bl, 0xFF534D42l, 0xFE534D42l, 0x01021997l, 0x00C36400l, 0x0BD00BD0l, 0x47504653l, 0x65735546l}) {
     EXPECT_NE(UnsafeFilesystem(magic), nullptr) << magic;
   }
   EXPECT_EQ(UnsafeFilesystem(0xEF53), nullptr);      // ext4
