@@ -15,6 +15,16 @@ void Coordinator::Impl::Fail(int exit_status, const std::string& reason) {
 
 int ShellStatus(const WorkerExit& exit) { return exit.signal != 0 ? 128 + exit.signal : exit.status; }
 
+namespace {
+
+// Numbers of Linux on every architecture it is built for.
+constexpr int kKilled = 9, kTerminated = 15;
+
+// Not by its own doing.
+bool TakenAway(const WorkerExit& exit) { return exit.signal == kKilled || exit.signal == kTerminated; }
+
+}  // namespace
+
 bool Coordinator::Impl::LostAtEnd(const Placement& placement) {
   const Node* node = NodeOf(placement);
   if (!node || node->connected) return false;
@@ -32,7 +42,7 @@ void Coordinator::Impl::ProgressFinish() {
       if (report && report->exit) {
         exits_[p.rank] = *report->exit;
       } else if (proven_dead_.count(p.worker) || LostAtEnd(p)) {
-        exits_[p.rank] = WorkerExit{1, 0, false, "its node was lost at the end", ""};
+        exits_[p.rank] = WorkerExit{0, kKilled, false, "its node was lost at the end", ""};
       } else {
         all = false;
       }
@@ -41,6 +51,11 @@ void Coordinator::Impl::ProgressFinish() {
     if (!all && now_ < due) return Want(due);
     for (const Placement& p : p_.ranks) {
       const auto exit = exits_.find(p.rank);
+      // The work of a rank that is lost now is on record. Rank 0 may still owe its report.
+      if (p.rank != Rank(0) && exit != exits_.end() && TakenAway(exit->second)) {
+        AddNote("lost_after_finish").rank = p.rank;
+        continue;
+      }
       const int status = exit == exits_.end() ? 1 : ShellStatus(exit->second);
       if (status != 0 && p_.exit_status == 0) {
         p_.exit_status = status;

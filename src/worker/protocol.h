@@ -164,6 +164,8 @@ class Protocol {
   bool finished_ = false;
 
   WorkerState report_;
+  // Of the last pull that no generation has run on yet: the next may go on from the same copy without another one.
+  int64_t pulled_ns_ = 0;
   bool dirty_ = false;
   std::optional<WorkerOrder> order_;
   Generation newest_;  // of all orders

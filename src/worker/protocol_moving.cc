@@ -100,6 +100,7 @@ void Protocol::Verified(const MoverTask& task, const locum::Verified& verified) 
   LOCUM_CHECK(now.state == WordState::kFrozen && now.step == verified.step);
   SetWord(task.order.generation, now.step, WordState::kFrozen);
   report_.verified = verified;
+  if (verified.bytes > 0) pulled_ns_ = verified.end_ns;
   if (finish_step_ && now.step >= *finish_step_) report_.done = true;
   Changed();
 }

@@ -92,9 +92,7 @@ bool Protocol::TakeResume() {
   LOCUM_CHECK(word().state == WordState::kFrozen);
   // The state is the verified one, whatever the order to run repeats of it.
   run->step = word().step;
-  if (report_.verified.generation == run->generation && report_.verified.bytes > 0) {
-    run->pulled_ns = report_.verified.end_ns;
-  }
+  run->pulled_ns = std::exchange(pulled_ns_, 0);
   if (stop_step_ && run->step < *stop_step_) stop_step_.reset();
   hashes_.reset();
   run_ = run;

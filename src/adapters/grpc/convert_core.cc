@@ -69,6 +69,20 @@ JobSpec Take(const wire::JobSpec& in, WireCheck& check) {
   return out;
 }
 
+Placement Take(const wire::Placement& p, WireCheck& check) {
+  return {check.RankOf(p.has_rank(), p.rank(), "placement.rank"), check.NodeName(p.node(), "placement.node", true),
+          check.NodeName(p.home(), "placement.home", true), check.SlotOf(p.slot(), "placement.slot"),
+          Incarnation(p.worker())};
+}
+
+void Put(const Placement& in, wire::Placement* out) {
+  if (in.rank != kNoRank) out->set_rank(in.rank.value);
+  out->set_node(in.node);
+  out->set_home(in.home);
+  out->set_slot(in.slot.value);
+  out->set_worker(in.worker.value);
+}
+
 PersistentState Take(const wire::PersistentState& in, WireCheck& check) {
   PersistentState out;
   out.spec = Take(in.spec(), check);
@@ -79,17 +93,21 @@ PersistentState Take(const wire::PersistentState& in, WireCheck& check) {
   out.recovery_step = check.StepOf(in.recovery_step(), "state.recovery_step");
   out.recovery_fixed = in.recovery_fixed();
   if (check.Count(in.ranks_size(), kMaxPeers, "state.ranks")) {
-    for (const wire::Placement& p : in.ranks()) {
-      out.ranks.push_back({check.RankOf(p.has_rank(), p.rank(), "placement.rank"),
-                           check.NodeName(p.node(), "placement.node", true),
-                           check.NodeName(p.home(), "placement.home", true), check.SlotOf(p.slot(), "placement.slot"),
-                           Incarnation(p.worker())});
+    for (const wire::Placement& p : in.ranks()) out.ranks.push_back(Take(p, check));
+  }
+  if (check.Count(in.leaving_size(), kMaxPeers, "state.leaving")) {
+    for (const wire::Placement& p : in.leaving()) out.leaving.push_back(Take(p, check));
+  }
+  if (check.Count(in.history_size(), static_cast<int>(kMaxGeneration), "state.history")) {
+    for (const wire::Recovered& r : in.history()) {
+      out.history.push_back({check.Gen(r.generation(), "history.generation"), check.StepOf(r.step(), "history.step")});
     }
   }
   if (check.Count(in.nodes_size(), kMaxNodes, "state.nodes")) {
     for (const wire::PersistentNode& n : in.nodes()) {
       out.nodes.push_back({check.NodeName(n.name(), "node.name"), check.Enum(n.state(), NodeState::kLeft, "node.state"),
-                           check.Enum(n.role(), Role::kSpare, "node.role"), Incarnation(n.keeper())});
+                           check.Enum(n.role(), Role::kSpare, "node.role"), Incarnation(n.keeper()),
+                           check.Text(n.reason(), "node.reason")});
     }
   }
   out.exit_status = in.exit_status();
@@ -128,13 +146,12 @@ wire::PersistentState ToWire(const PersistentState& in) {
   out.set_generation(in.generation.value);
   out.set_recovery_step(in.recovery_step.value);
   out.set_recovery_fixed(in.recovery_fixed);
-  for (const Placement& placement : in.ranks) {
-    wire::Placement* p = out.add_ranks();
-    if (placement.rank != kNoRank) p->set_rank(placement.rank.value);
-    p->set_node(placement.node);
-    p->set_home(placement.home);
-    p->set_slot(placement.slot.value);
-    p->set_worker(placement.worker.value);
+  for (const Placement& placement : in.ranks) Put(placement, out.add_ranks());
+  for (const Placement& placement : in.leaving) Put(placement, out.add_leaving());
+  for (const Recovered& recovered : in.history) {
+    wire::Recovered* r = out.add_history();
+    r->set_generation(recovered.generation.value);
+    r->set_step(recovered.step.value);
   }
   for (const PersistentNode& node : in.nodes) {
     wire::PersistentNode* n = out.add_nodes();
@@ -142,6 +159,7 @@ wire::PersistentState ToWire(const PersistentState& in) {
     n->set_state(static_cast<wire::NodeState>(node.state));
     n->set_role(static_cast<wire::Role>(node.role));
     n->set_keeper(node.keeper.value);
+    n->set_reason(Clean(node.reason));
   }
   out.set_exit_status(in.exit_status);
   out.set_reason(Clean(in.reason));

@@ -245,13 +245,14 @@ TEST(Convert, StoredState_ComesBack) {
   in.phase = JobPhase::kStopping;
   in.generation = Generation(3);
   in.ranks = {{Rank(0), "node-0", "node-1", Slot(0), Incarnation(5)}};
-  in.nodes = {{"node-0", NodeState::kProbation, Role::kSpare, Incarnation(6)}};
+  in.nodes = {{"node-0", NodeState::kProbation, Role::kSpare, Incarnation(6), "why"}};
+  in.leaving = {{Rank(0), "node-1", "node-1", Slot(1), Incarnation(4)}};
+  in.history = {{Generation(1), Step(0)}, {Generation(2), Step(77)}};
   auto out = FromWire(ToWire(in.spec, Term(9), Incarnation(8), &in));
   ASSERT_TRUE(out.ok()) << out.status().message();
   EXPECT_EQ(out->term, Term(9));
   EXPECT_EQ(out->spec.timeouts.hang, in.spec.timeouts.hang);
-  EXPECT_EQ(out->stored->ranks, in.ranks);
-  EXPECT_EQ(out->stored->nodes, in.nodes);
+  EXPECT_TRUE(*out->stored == in);
   EXPECT_EQ(ToWire(*out->stored).SerializeAsString(), ToWire(in).SerializeAsString());
 }
 

@@ -26,7 +26,11 @@ constexpr const char* kSchema = R"(
   CREATE TABLE timeouts (name TEXT PRIMARY KEY, ns INTEGER NOT NULL);
   CREATE TABLE ranks (rank INTEGER PRIMARY KEY, node TEXT NOT NULL, home TEXT NOT NULL, slot INTEGER NOT NULL,
     worker INTEGER NOT NULL);
-  CREATE TABLE nodes (name TEXT PRIMARY KEY, state TEXT NOT NULL, role TEXT NOT NULL, keeper INTEGER NOT NULL);
+  CREATE TABLE leaving (position INTEGER PRIMARY KEY, rank INTEGER NOT NULL, node TEXT NOT NULL, home TEXT NOT NULL,
+    slot INTEGER NOT NULL, worker INTEGER NOT NULL);
+  CREATE TABLE history (generation INTEGER PRIMARY KEY, step INTEGER NOT NULL);
+  CREATE TABLE nodes (name TEXT PRIMARY KEY, state TEXT NOT NULL, role TEXT NOT NULL, keeper INTEGER NOT NULL,
+    reason TEXT NOT NULL);
 )";
 
 // The names on disk; they stay when the program's own change.
@@ -202,15 +206,25 @@ Result<std::optional<PersistentState>> Store::Load() {
   }
   if (!missing.empty()) return corrupt("the time-out '" + *missing.begin() + "' is missing");
 
-  Statement ranks(db_, "SELECT rank, node, home, slot, worker FROM ranks ORDER BY rank");
-  while (ranks.Row()) {
-    if (ranks.Int(0) < 0 || ranks.Int(0) >= UINT32_MAX || ranks.Int(3) < 0 || ranks.Int(3) > 1000000) {
-      return corrupt("a rank or slot is out of range");
+  bool in_range = true;
+  const auto placements = [&](Statement& rows, std::vector<Placement>* out) {
+    while (rows.Row()) {
+      in_range &= rows.Int(0) >= 0 && rows.Int(0) < UINT32_MAX && rows.Int(3) >= 0 && rows.Int(3) <= 1000000;
+      out->push_back({Rank(static_cast<uint32_t>(rows.Int(0))), rows.Text(1), rows.Text(2),
+                      Slot(static_cast<uint32_t>(rows.Int(3))), Incarnation(rows.U64(4))});
     }
-    state.ranks.push_back({Rank(static_cast<uint32_t>(ranks.Int(0))), ranks.Text(1), ranks.Text(2),
-                           Slot(static_cast<uint32_t>(ranks.Int(3))), Incarnation(ranks.U64(4))});
+  };
+  Statement ranks(db_, "SELECT rank, node, home, slot, worker FROM ranks ORDER BY rank");
+  placements(ranks, &state.ranks);
+  Statement leaving(db_, "SELECT rank, node, home, slot, worker FROM leaving ORDER BY position");
+  placements(leaving, &state.leaving);
+  Statement history(db_, "SELECT generation, step FROM history ORDER BY generation");
+  while (history.Row()) {
+    in_range &= history.U64(0) <= kMaxGeneration && history.U64(1) <= kMaxStep;
+    state.history.push_back({Generation(history.U64(0)), Step(history.U64(1))});
   }
-  Statement nodes(db_, "SELECT name, state, role, keeper FROM nodes ORDER BY name");
+  if (!in_range) return corrupt("a rank, slot, generation or step is out of range");
+  Statement nodes(db_, "SELECT name, state, role, keeper, reason FROM nodes ORDER BY name");
   while (nodes.Row()) {
     PersistentNode& node = state.nodes.emplace_back();
     node.name = nodes.Text(0);
@@ -218,8 +232,11 @@ Result<std::optional<PersistentState>> Store::Load() {
       return corrupt("unknown node state '" + nodes.Text(1) + "'");
     if (!FindName(kRoles, nodes.Text(2), &node.role)) return corrupt("unknown role '" + nodes.Text(2) + "'");
     node.keeper = Incarnation(nodes.U64(3));
+    node.reason = nodes.Text(4);
   }
-  if (!command.ok() || !timeouts.ok() || !ranks.ok() || !nodes.ok()) return Error("cannot read the state");
+  for (const Statement* s : {&command, &timeouts, &ranks, &leaving, &history, &nodes}) {
+    if (!s->ok()) return Error("cannot read the state");
+  }
   return std::optional<PersistentState>(std::move(state));
 }
 
@@ -227,7 +244,8 @@ Status Store::Save(const PersistentState& state) {
   LOCUM_RETURN_IF_ERROR(Exec("BEGIN IMMEDIATE"));
   bool ok = true;
   auto run = [&](Statement& statement) { ok = statement.Run() && ok; };
-  for (const char* sql : {"DELETE FROM command", "DELETE FROM timeouts", "DELETE FROM ranks", "DELETE FROM nodes"}) {
+  for (const char* sql : {"DELETE FROM command", "DELETE FROM timeouts", "DELETE FROM ranks", "DELETE FROM leaving",
+                          "DELETE FROM history", "DELETE FROM nodes"}) {
     Statement clear(db_, sql);
     run(clear);
   }
@@ -252,12 +270,27 @@ Status Store::Save(const PersistentState& state) {
     Statement s(db_, "INSERT INTO ranks VALUES (?,?,?,?,?)");
     run(s.Bind(p.rank.value).BindText(p.node).BindText(p.home).Bind(p.slot.value).BindU(p.worker.value));
   }
+  position = 0;
+  for (const Placement& p : state.leaving) {
+    Statement s(db_, "INSERT INTO leaving VALUES (?,?,?,?,?,?)");
+    run(s.Bind(position++)
+            .Bind(p.rank.value)
+            .BindText(p.node)
+            .BindText(p.home)
+            .Bind(p.slot.value)
+            .BindU(p.worker.value));
+  }
+  for (const Recovered& r : state.history) {
+    Statement s(db_, "INSERT INTO history VALUES (?,?)");
+    run(s.BindU(r.generation.value).BindU(r.step.value));
+  }
   for (const PersistentNode& n : state.nodes) {
-    Statement s(db_, "INSERT INTO nodes VALUES (?,?,?,?)");
+    Statement s(db_, "INSERT INTO nodes VALUES (?,?,?,?,?)");
     run(s.BindText(n.name)
             .BindText(NameOf(kNodeStates, n.state))
             .BindText(NameOf(kRoles, n.role))
-            .BindU(n.keeper.value));
+            .BindU(n.keeper.value)
+            .BindText(n.reason));
   }
   Status status = ok ? Exec("COMMIT") : Error("cannot write the state");
   if (!status.ok()) sqlite3_exec(db_, "ROLLBACK", nullptr, nullptr, nullptr);
