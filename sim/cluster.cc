@@ -292,6 +292,12 @@ void Cluster::TearWorker(Rank rank) {
   }
 }
 
+void Cluster::StopWorker(Rank rank) {
+  for (const auto& worker : all_workers_) {
+    if (worker->alive && worker->rank == rank) worker->stop_next = true;
+  }
+}
+
 void Cluster::HangWorker(Rank rank) {
   for (const auto& worker : all_workers_) {
     if (!worker->alive || worker->rank != rank) continue;

@@ -51,6 +51,7 @@ class Cluster {
   void KillAgent(const std::string& name);  // the keeper starts it again
   void KillWorker(Rank rank);
   void TearWorker(Rank rank);             // its next update fails half-way
+  void StopWorker(Rank rank);             // it decides by itself that the state it holds is the last
   void HangWorker(Rank rank);             // its trainer does nothing any more; the library answers
   void SpoilWorker(Rank rank);            // its state is changed behind everyone's back
   void CutLink(const std::string& name);  // silent: nothing arrives, nothing is reset
@@ -105,6 +106,7 @@ class Cluster {
     WorkerOrder order;
     uint64_t activity = 0;  // what the trainer does now; a callback of an older one does nothing
     bool tear_next = false;
+    bool stop_next = false;
     bool pulling = false;
     Generation group;  // the generation the trainer thinks it is in: that of its last NextStep
     Rank rank = kNoRank;

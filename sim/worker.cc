@@ -196,7 +196,7 @@ void Cluster::Run(const std::shared_ptr<Worker>& w) {
 // NextStep.
 void Cluster::BeginStep(const std::shared_ptr<Worker>& w) {
   WorkerState& s = w->state;
-  if (s.word.step.value >= options_.steps) {
+  if (s.word.step.value >= options_.steps || w->stop_next) {
     s.done = true;
     s.position = Position::kParked;
     SendReport(*w->node);

@@ -54,6 +54,8 @@ class Script {
       cluster_->KillWorker(Rank(static_cast<uint32_t>(std::stoul(what))));
     } else if (command == "tear-rank") {
       cluster_->TearWorker(Rank(static_cast<uint32_t>(std::stoul(what))));
+    } else if (command == "stop-rank") {
+      cluster_->StopWorker(Rank(static_cast<uint32_t>(std::stoul(what))));
     } else if (command == "hang-rank") {
       cluster_->HangWorker(Rank(static_cast<uint32_t>(std::stoul(what))));
     } else if (command == "spoil-rank") {

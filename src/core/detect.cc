@@ -45,7 +45,8 @@ void Coordinator::Impl::DetectHang() {
     const Position position = report->state.position;
     const bool waits = position == Position::kInCollective || position == Position::kParked;
     any_waits |= waits;
-    if (!waits) faults.push_back({p.node, p.rank, p.worker, "it has held all others up for the time of timeouts.hang"});
+    if (!waits)
+      faults.push_back({p.node, p.rank, p.worker, "it has held all others up for the time of timeouts.hang", true});
   }
   last_progress_ = now_;
   if (!any_waits) return;  // one slow step of everyone
@@ -91,6 +92,7 @@ void Coordinator::Impl::DetectWorkers() {
     } else {
       continue;
     }
+    fault.answers = report && report->life == WorkerLife::kReady && !proven_dead_.count(p.worker);
     faults.push_back(fault);
   }
   if (!faults.empty()) Open(faults, faults.front().reason);
@@ -194,6 +196,14 @@ void Coordinator::Impl::DetectSilence() {
     AddNote("node_suspect", node).reason = "no report for " + std::to_string(T().silence.count() / 1000000) + " ms";
   }
   if (silent.size() * 2 > all.size() && all.size() > 1) {
+    std::string unseen;
+    for (const std::string& name : silent) {
+      if (!nodes_[name].seen) unseen += (unseen.empty() ? "" : ", ") + name;
+    }
+    if (!unseen.empty()) {
+      waiting_for_ = "the nodes " + unseen + " to come back; if they are gone, start agents with these names";
+      return;
+    }
     waiting_for_ = std::to_string(silent.size()) + " of " + std::to_string(all.size()) +
                    " nodes are silent at once: the coordinator itself may be cut off";
     return;

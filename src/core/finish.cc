@@ -33,6 +33,27 @@ bool Coordinator::Impl::LostAtEnd(const Placement& placement) {
   return now_ >= due;
 }
 
+// One rank has called Finish at a state from which another trains on: they were told, or decided, different ends.
+void Coordinator::Impl::CheckStops() {
+  if (p_.phase != JobPhase::kRunning) return;
+  const Placement* stopped = nullptr;
+  for (const Placement& p : p_.ranks) {
+    const WorkerReport* report = ReportOf(p);
+    if (report && report->state.done && report->state.word.generation == p_.generation) stopped = &p;
+  }
+  if (!stopped) return;
+  const ::locum::Step last = ReportOf(*stopped)->state.word.step;
+  for (const Placement& p : p_.ranks) {
+    const WorkerReport* report = ReportOf(p);
+    if (!report || report->state.done || report->state.word.generation != p_.generation) continue;
+    if (report->state.starting < last || report->state.position != Position::kInCollective) continue;
+    return Fail(1, "rank " + std::to_string(stopped->rank.value) + " has finished at state " +
+                       std::to_string(last.value) + ", and rank " + std::to_string(p.rank.value) +
+                       " goes on with step " + std::to_string(report->state.starting.value) +
+                       ": every rank must decide the same end at the same step (locum_stop, total_steps)");
+  }
+}
+
 void Coordinator::Impl::ProgressFinish() {
   if (p_.phase == JobPhase::kFinishing) {
     bool all = true;

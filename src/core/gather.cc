@@ -6,11 +6,25 @@
 
 namespace locum {
 
+namespace {
+
+std::string LastLine(const std::string& text) {
+  constexpr size_t kMost = 300;
+  const size_t end = text.find_last_not_of("\n\r \t");
+  if (end == std::string::npos) return "";
+  const size_t before = text.find_last_of('\n', end);
+  const size_t begin = before == std::string::npos ? 0 : before + 1;
+  return end - begin < kMost ? text.substr(begin, end - begin + 1) : text.substr(begin, kMost) + "...";
+}
+
+}  // namespace
+
 // Nothing has been trained, so nothing is lost by ending; and a command that fails at once fails everywhere.
 void Coordinator::Impl::FailStart(const Node& node, const SlotInfo& slot) {
   const WorkerExit exit = slot.report->exit.value_or(WorkerExit{});
-  std::string why = "the command ended on node " + node.name + " before it joined: " + exit.what;
+  std::string why = "the command ended on node " + node.name + " before its first step: " + exit.what;
   if (exit.status == 0 && exit.signal == 0) why += "; does it call locum_join and locum_next_step?";
+  if (const std::string last = LastLine(exit.log_tail); !last.empty()) why += "; its last line: " + last;
   if (!slot.report->log.empty()) why += "; its output is in " + slot.report->log;
   Fail(std::max(1, ShellStatus(exit)), why);
 }

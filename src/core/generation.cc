@@ -11,8 +11,10 @@ namespace locum {
 void Coordinator::Impl::Open(const std::vector<Fault>& faults, const std::string& reason) {
   const bool was_running = p_.phase == JobPhase::kRunning || p_.phase == JobPhase::kStopping;
   if (was_running && !resumed_) ++fruitless_;
-  if (fruitless_ >= kMaxFruitless) {
-    return Fail(1, std::to_string(kMaxFruitless) + " generations in a row made no step; the last trigger: " + reason);
+  ++opened_;
+  if (fruitless_ >= kMaxFruitless || opened_ > kMaxOpened) {
+    return Fail(1, std::to_string(std::max(fruitless_, opened_ - 1)) +
+                       " generations in a row made no step; the last trigger: " + reason);
   }
   if (move_.active && !returning_) CancelMove(reason);
   for (const Fault& fault : faults) {
@@ -34,7 +36,13 @@ void Coordinator::Impl::Open(const std::vector<Fault>& faults, const std::string
   resumed_ = broken_ = false;
   plan_ = {};
 
-  for (const Fault& fault : faults) gone_.insert(fault.worker);
+  for (const Fault& fault : faults) {
+    if (fault.answers) {
+      faulted_.insert(fault.worker);
+    } else {
+      gone_.insert(fault.worker);
+    }
+  }
   std::set<std::string> failed;
   for (const Fault& fault : faults) {
     if (failed.insert(fault.node).second) FailNode(fault.node, fault.reason);
@@ -86,7 +94,7 @@ bool Coordinator::Impl::RestoreHolder(const std::vector<Placement*>& group) {
       const Node* node = NodeOf(l);
       const WorkerReport* report = ReportOf(l);
       if (l.rank == p->rank && node && node->state == NodeState::kHealthy && node->connected && report &&
-          report->life == WorkerLife::kReady && !Gone(l.worker)) {
+          report->life == WorkerLife::kReady && !Gone(l.worker) && MayTakeRank(l.worker)) {
         old.push_back(l);
         break;
       }
@@ -136,7 +144,9 @@ bool Coordinator::Impl::PlaceOnFormer(const std::vector<Placement*>& group) {
     if (now_ - node.last_heard >= T().silence) continue;
     const bool former = std::any_of(node.slots.begin(), node.slots.end(),
                                     [&](const auto& s) { return LeavingOf(s.second.worker) != nullptr; });
-    if (!former) continue;
+    const bool fit =
+        std::all_of(node.slots.begin(), node.slots.end(), [&](const auto& s) { return MayTakeRank(s.second.worker); });
+    if (!former || !fit) continue;
     node.role = Role::kActive;
     SetState(node, NodeState::kHealthy, "");
     for (Placement* p : group) {
@@ -183,7 +193,9 @@ void Coordinator::Impl::ProgressFreeze() {
   if (!late.empty()) return Open(late, late.front().reason);
   if (all && !StateMayExist()) {
     for (const Placement& p : p_.leaving) {
-      if (!Gone(p.worker) || proven_dead_.count(p.worker)) continue;
+      const Node* node = NodeOf(p);
+      const bool heard = node && node->connected && now_ - node->last_heard < T().silence;
+      if (!Gone(p.worker) || proven_dead_.count(p.worker) || heard) continue;
       // Neither a copy nor the proof that there is none: nothing may be done but wait.
       waiting_for_ = "node " + p.node + ": no live worker holds the state, and it is silent but not proved dead";
       return;
@@ -194,16 +206,15 @@ void Coordinator::Impl::ProgressFreeze() {
   if (all && placed) FixRecovery();
 }
 
-// Whether a complete copy is left, or may be left on a node that is silent. Otherwise there is nothing to wait for.
-bool Coordinator::Impl::StateMayExist() const {
+// Whether a worker other than `except` has shown a complete copy in this generation's freeze.
+bool Coordinator::Impl::StateMayExist(Incarnation except) const {
   const auto holds = [&](const Placement& p) {
     const WorkerReport* report = ReportOf(p);
-    return report && report->life == WorkerLife::kReady && !Gone(p.worker) && report->state.frozen == p_.generation &&
-           InLineage(report->state.holding, p_.history);
+    return report && report->life == WorkerLife::kReady && !Gone(p.worker) && p.worker != except &&
+           report->state.frozen == p_.generation && InLineage(report->state.holding, p_.history);
   };
-  if (std::any_of(p_.ranks.begin(), p_.ranks.end(), holds)) return true;
-  if (std::any_of(p_.leaving.begin(), p_.leaving.end(), holds)) return true;
-  return false;
+  return std::any_of(p_.ranks.begin(), p_.ranks.end(), holds) ||
+         std::any_of(p_.leaving.begin(), p_.leaving.end(), holds);
 }
 
 void Coordinator::Impl::FixRecovery() {
@@ -317,7 +328,7 @@ void Coordinator::Impl::ProgressRunning() {
   committed_ = std::max(committed_, lowest);
   if (all_committed && !resumed_) {
     resumed_ = true;
-    fruitless_ = 0;
+    fruitless_ = opened_ = 0;
     Note& note = AddNote("step_resumed");
     note.figures = {{"last_connected_ns", connected_ns},
                     {"last_committed_ns", committed_ns},

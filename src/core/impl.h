@@ -17,6 +17,8 @@ namespace locum {
 
 // Generations opened in a row without one commit; then something is wrong that a new group does not mend.
 inline constexpr uint32_t kMaxFruitless = 8;
+// Generations opened since the last commit, those that never ran counted too.
+inline constexpr uint32_t kMaxOpened = 64;
 // Starts of a worker that failed before it was ready; then the node is set aside.
 inline constexpr uint32_t kMaxFailedStarts = 3;
 // A worker without a rank that ends younger than this is started again only after a while.
@@ -117,6 +119,7 @@ struct Coordinator::Impl {
     Rank rank = kNoRank;
     Incarnation worker;
     std::string reason;
+    bool answers = false;  // its library still does: it freezes, and may serve its state
   };
   void Open(const std::vector<Fault>& faults, const std::string& reason);
   void FailNode(const std::string& name, const std::string& reason);
@@ -124,7 +127,8 @@ struct Coordinator::Impl {
   bool RestoreHolder(const std::vector<Placement*>& group);
   bool PlaceOnFormer(const std::vector<Placement*>& group);
   bool PlaceOnSpare(const std::vector<Placement*>& group);
-  bool StateMayExist() const;
+  bool MayTakeRank(Incarnation worker) const { return !faulted_.count(worker) && !proven_dead_.count(worker); }
+  bool StateMayExist(Incarnation except = Incarnation()) const;
   void ProgressFreeze();
   void FixRecovery();
   void ProgressRecovery();
@@ -140,6 +144,7 @@ struct Coordinator::Impl {
   void CancelMove(const std::string& why);
 
   // finish.cc
+  void CheckStops();
   void ProgressFinish();
   bool LostAtEnd(const Placement& placement);
   void Fail(int exit_status, const std::string& reason);
@@ -181,13 +186,15 @@ struct Coordinator::Impl {
 
   std::set<Incarnation> gone_;         // workers not waited for any more
   std::set<Incarnation> proven_dead_;  // of those, the ones their keeper vouches for
+  std::set<Incarnation> faulted_;      // blamed by evidence: they take no rank again
   std::set<Incarnation> distrusted_;   // whose state differs from the others'
   Time broken_since_{};
   bool broken_ = false;
   Time phase_since_{};
   RecoveryPlan plan_;
-  bool resumed_ = true;  // every rank has committed in this generation
-  uint32_t fruitless_ = 0;
+  bool resumed_ = true;      // every rank has committed in this generation
+  uint32_t fruitless_ = 0;   // generations in a row that ran and made no step
+  uint32_t opened_ = 0;      // since the last commit
   Time fault_at_{};          // of the newest trigger
   ::locum::Step committed_;  // by every rank
   Time last_progress_{};     // when some rank last moved on

@@ -204,6 +204,7 @@ void Coordinator::Impl::On(const Paused& e) {
 
 void Coordinator::Impl::On(const StopRequested& e) {
   stopped_ = true;
+  if (p_.phase != JobPhase::kFinished && p_.phase != JobPhase::kFailed) p_.reason = "stopped by " + e.reason;
   AddNote("coordinator_stopped").reason = e.reason;
 }
 
@@ -304,7 +305,7 @@ bool Coordinator::Impl::UsableSpare(const Node& node) const {
   if (!NodeReady(node) || HoldsRank(node.name) || now_ - node.last_heard >= T().silence) return false;
   for (const auto& [slot, info] : node.slots) {
     // A worker that has left a generation still holds the old state; only a fresh one may take a rank.
-    if (LeavingOf(info.worker) || Gone(info.worker)) return false;
+    if (LeavingOf(info.worker) || Gone(info.worker) || !MayTakeRank(info.worker)) return false;
     if (info.report->state.word.generation != Generation(0)) return false;
   }
   return node.state == NodeState::kHealthy || node.state == NodeState::kProbation || node.state == NodeState::kJoining;
@@ -339,6 +340,9 @@ void Coordinator::Impl::RestartSlots() {
     const bool wanted = WantsFreshWorkers();
     for (auto& [slot, info] : node.slots) {
       if (Stale(node, slot, info) && !Recovering()) info.retire = info.worker;
+      // A blamed worker makes room for a fresh one as soon as its copy is not the only one.
+      const bool blamed = info.worker != Incarnation() && faulted_.count(info.worker) && !info.Exited();
+      if (blamed && wanted && StateMayExist(info.worker)) info.retire = info.worker;
       const bool over = info.Exited() || !info.refuse.empty();
       if (!over || info.retire == info.worker || PlacementOf(name, slot, info.worker)) continue;
       if (!info.refuse.empty() && node.state != NodeState::kQuarantined) {
