@@ -12,7 +12,10 @@
  *   locum_register_memory(job, "weights", data, bytes, NULL);          every rank the same, in the same order
  *   locum_step step;
  *   while ((rc = locum_next_step(job, &step)) == 1) {
- *     if (step.regrouped) { connect to the peers; locum_connected(job); }
+ *     if (step.regrouped) {
+ *       connect to the peers, or locum_broken(job, why) and continue;
+ *       locum_connected(job);
+ *     }
  *     compute;  locum_report_loss(job, loss);
  *     locum_enter_collective(job);
  *     if (the collective failed) { locum_broken(job, why); continue; }

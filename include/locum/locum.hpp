@@ -5,7 +5,10 @@
 //   job.Register("weights", weights.data(), bytes);
 //   do {
 //     while (auto step = job.NextStep()) {                      // blocks while a recovery runs
-//       if (step.regrouped) { group = Connect(job, step); job.Connected(); }
+//       if (step.regrouped) {
+//         if (!Connect(job, step, &group)) { job.Broken("cannot connect"); continue; }
+//         job.Connected();
+//       }
 //       double loss = ForwardBackward(step);
 //       job.ReportLoss(loss);
 //       job.EnterCollective();

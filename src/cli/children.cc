@@ -43,6 +43,8 @@ Result<pid_t> Children::Start(const std::vector<std::string>& words, const std::
     ::dup2(out, 1);
     ::dup2(out, 2);
     ::fcntl(self_pidfd_, F_SETFD, 0);
+    // It ends by itself when the pidfd says that its parent is gone; one that is stopped must be woken to see that.
+    ::prctl(PR_SET_PDEATHSIG, SIGCONT);
     ::signal(SIGPIPE, SIG_DFL);
     ::sigprocmask(SIG_SETMASK, &none, nullptr);
     ::execv(program.c_str(), argv.data());

@@ -152,6 +152,16 @@ Status Session::TakeUp(std::optional<PersistentState> stored) {
       return Refused(dir_ + " holds the unfinished job " + stored->spec.job +
                      " with another command; leave the command out to take it up, or choose another --dir");
     }
+    const std::pair<const char*, std::pair<uint32_t, uint32_t>> counts[] = {
+        {"job.nodes", {args_.config.nodes, stored->spec.nodes}},
+        {"job.spares", {args_.config.spares, stored->spec.spares}},
+        {"job.nproc_per_node", {args_.config.nproc_per_node, stored->spec.workers_per_node}}};
+    for (const auto& [key, values] : counts) {
+      if (!args_.config.Has(key) || values.first == values.second) continue;
+      return Refused(args_.config.origin.at(key) + ": " + std::to_string(values.first) +
+                     " is not what the unfinished job " + stored->spec.job + " in " + dir_ + " has (" +
+                     std::to_string(values.second) + "); leave it out to take the job up");
+    }
     spec_ = stored->spec;
     term_ = stored->term.Next();
     cluster = stored->cluster;
@@ -205,7 +215,8 @@ CoordinatorPorts Session::MakePorts() {
         inputs_.reset();
       }
     }
-    if (snapshot_due_ && Now() >= snapshot_at_) WriteSnapshot();
+    // Without anything new once a second, so that what a dead coordinator leaves is not old.
+    if (Now() >= snapshot_at_ + (snapshot_due_ ? Duration(0) : Duration(std::chrono::seconds(1)))) WriteSnapshot();
   };
   return ports;
 }

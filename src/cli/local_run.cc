@@ -25,13 +25,13 @@ namespace {
 constexpr const char* kKeeperSocket = "keeper.sock";
 constexpr int kTurnMs = 40;
 constexpr auto kAddressDeadline = std::chrono::seconds(30);
-constexpr auto kCoordinatorDeadline = std::chrono::seconds(1);  // from SIGTERM to SIGKILL
-constexpr auto kBeyondGrace = std::chrono::milliseconds(700);   // for keepers, on top of the workers' grace
-constexpr auto kLeaveDeadline = std::chrono::seconds(5);        // on top of the grace, after the job's end
-constexpr auto kHurryDeadline = std::chrono::seconds(2);        // for keepers that were told twice
+constexpr auto kCoordinatorDeadline = std::chrono::seconds(1);   // from SIGTERM to SIGKILL
+constexpr auto kBeyondGrace = std::chrono::milliseconds(700);    // for keepers, on top of the workers' grace
+constexpr auto kLeaveDeadline = std::chrono::milliseconds(300);  // for nodes to end by the coordinator's order
+constexpr auto kHurryDeadline = std::chrono::seconds(2);         // for keepers that were told twice
 constexpr auto kKillDeadline = std::chrono::seconds(5);
 constexpr auto kProven = std::chrono::seconds(60);  // a node that lived so long starts with the first delay
-constexpr uint32_t kMaxCoordinatorRestarts = 5;
+constexpr uint32_t kMaxCoordinatorRestarts = 20;    // each within kProven of the one before
 constexpr size_t kTailBytes = 2000;
 
 sigset_t WatchedSignals() {
@@ -102,6 +102,7 @@ bool LocalRun::StartCoordinator(int port) {
     return false;
   }
   coordinator_ = *pid;
+  coordinator_started_at_ = Clock::now();
   return true;
 }
 
@@ -164,6 +165,13 @@ void LocalRun::OnEnded(pid_t pid, int status) {
 void LocalRun::OnCoordinatorEnded(int status) {
   if (phase_ == Phase::kStopping) return StopNodes();
   if (phase_ != Phase::kUp && phase_ != Phase::kStarting) return;
+  ShowEvents();
+  if (end_was_told_) {
+    // Killed or not: the end was on record, and with it the job's status.
+    status_ = told_status_;
+    return EnterPhase(Phase::kLeaving, kLeaveDeadline);
+  }
+  if (Clock::now() - coordinator_started_at_ > kProven) coordinator_restarts_ = 0;
   if (WIFSIGNALED(status) && !address_.empty() && coordinator_restarts_ < kMaxCoordinatorRestarts) {
     ++coordinator_restarts_;
     display_.Message("the coordinator " + HowItEnded(status) + "; starting it again, training goes on meanwhile");
@@ -171,13 +179,15 @@ void LocalRun::OnCoordinatorEnded(int status) {
     if (address.ok() && StartCoordinator(address->port)) return EnterPhase(Phase::kStarting, kAddressDeadline);
   }
   status_ = WIFSIGNALED(status) ? kExitFailed : WEXITSTATUS(status);
-  ShowEvents();
-  if (!end_was_told_) Tail(dir_ + "/coordinator.log", "the coordinator " + HowItEnded(status));
-  EnterPhase(Phase::kLeaving, end_was_told_ ? args_.config.timeouts.grace + kLeaveDeadline : Duration(0));
+  Tail(dir_ + "/coordinator.log", "the coordinator " + HowItEnded(status) +
+                                      (WIFSIGNALED(status) ? "; it is not started again: it has ended too often" : ""));
+  EnterPhase(Phase::kLeaving, Duration(0));
 }
 
 void LocalRun::OnNodeEnded(Node* node, int status) {
   if (phase_ != Phase::kUp && phase_ != Phase::kStarting) return;
+  ShowEvents();
+  if (end_was_told_) return;
   bool asked = WIFEXITED(status) && WEXITSTATUS(status) == 0;
   bool hopeless = WIFEXITED(status) && WEXITSTATUS(status) == kExitUsage;
   if (asked) return;
@@ -304,6 +314,9 @@ void LocalRun::ShowEvents() {
     if (line.find("\"name\":\"job_finished\"") != std::string::npos ||
         line.find("\"name\":\"job_failed\"") != std::string::npos) {
       end_was_told_ = true;
+      constexpr std::string_view kKey = "\"exit_status\":";
+      const size_t at = line.find(kKey);
+      told_status_ = at == std::string::npos ? kExitFailed : std::atoi(line.c_str() + at + kKey.size());
     }
     display_.Event(EventText(line));
   }

@@ -75,11 +75,13 @@ class LocalRun {
   Phase phase_ = Phase::kStarting;
   Clock::time_point deadline_{};
   pid_t coordinator_ = 0;
-  uint32_t coordinator_restarts_ = 0;
+  uint32_t coordinator_restarts_ = 0;  // in quick succession
+  Clock::time_point coordinator_started_at_{};
   std::string address_;
   std::vector<Node> nodes_;
   uint64_t events_at_ = 0;
   bool end_was_told_ = false;  // an event said how the job ended
+  int told_status_ = 0;        // with this exit status
   int status_ = 0;
 };
 

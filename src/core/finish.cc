@@ -9,7 +9,9 @@ void Coordinator::Impl::Fail(int exit_status, const std::string& reason) {
   p_.phase = JobPhase::kFailed;
   p_.exit_status = exit_status;
   p_.reason = reason;
-  AddNote("job_failed").reason = reason;
+  Note& note = AddNote("job_failed");
+  note.reason = reason;
+  note.figures = {{"exit_status", exit_status}};
   end_at_ = now_ + T().grace + std::chrono::seconds(2);
 }
 
@@ -91,8 +93,12 @@ void Coordinator::Impl::ProgressFinish() {
     end_at_ = now_ + T().grace + std::chrono::seconds(2);
   }
   if (p_.phase != JobPhase::kFinished && p_.phase != JobPhase::kFailed) return;
-  // Nodes end by themselves once told; those that cannot be reached are not waited for beyond their grace.
-  const bool anyone = std::any_of(nodes_.begin(), nodes_.end(), [](const auto& n) { return n.second.connected; });
+  // Nodes end by themselves once told; those that cannot be reached are not waited for beyond their grace. One that
+  // has failed before is not waited for at all.
+  const bool anyone = std::any_of(nodes_.begin(), nodes_.end(), [](const auto& n) {
+    const bool lives = n.second.state != NodeState::kFailed && n.second.state != NodeState::kQuarantined;
+    return n.second.connected || (n.second.seen && lives && !n.second.told_end);
+  });
   if (anyone && now_ < end_at_) return Want(end_at_);
   ended_ = true;
   out_.emplace_back(EndJob{p_.exit_status, p_.reason});

@@ -62,6 +62,7 @@ struct Node {
   Time echo_at{};           // after a failed one: when to try again
   NodeOrder last_order;     // what this stream was told last
   bool order_sent = false;
+  bool told_end = false;  // that the job has ended
 };
 
 struct PlannedMove {

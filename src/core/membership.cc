@@ -45,6 +45,7 @@ void Coordinator::Impl::On(const NodeConnected& e) {
                   std::to_string(p_.term.value) + ": a newer coordinator leads this job");
   }
   if (ended_ || stopped_ || p_.phase == JobPhase::kFinished || p_.phase == JobPhase::kFailed) {
+    if (const auto ending = nodes_.find(h.name); ending != nodes_.end()) ending->second.told_end = true;
     return refuse("job " + p_.spec.job + " has ended");
   }
   auto found = nodes_.find(h.name);

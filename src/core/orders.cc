@@ -91,6 +91,7 @@ void Coordinator::Impl::SendOrders() {
     order.sequence = ++sequence_;
     node.last_order = order;
     node.order_sent = true;
+    node.told_end |= order.shutdown;
     out_.emplace_back(SendOrder{node.stream, std::move(order)});
   }
 }

@@ -102,6 +102,23 @@ TEST_F(NodeScript, ParkedAndRunningAgain_IsNotHeldToTheOldDeadlines) {
   EXPECT_EQ(Count<EndWorker>(), 0);
 }
 
+// The order to run was there before the trainer came to NextStep, so it never had to wait.
+TEST_F(NodeScript, RunningAgainWithoutHavingWaited_IsNotHeldToTheOldDeadlines) {
+  Incarnation id = ReadyWorker();
+  Page(id, kRunning, Position::kComputing);
+  Order({To(id, Mode::kFreeze, 2)});
+  Answer(id, 2, 0);
+  Order({To(id, Mode::kRecover, 2)});
+  Order({To(id, Mode::kRun, 2)});
+  WorkerState said;
+  said.frozen = Generation(2);
+  said.word = {Generation(2), locum::Step(9), WordState::kOpen};
+  Do(WorkerSaid{id, said});
+  Page(id, said.word, Position::kInCollective);
+  Pass(seconds(600));
+  EXPECT_EQ(Count<EndWorker>(), 0);
+}
+
 TEST_F(NodeScript, WhileUnparked_ThePageIsLookedAtOften) {
   Incarnation id = ReadyWorker();
   Page(id, kRunning, Position::kComputing);

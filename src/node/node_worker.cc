@@ -48,9 +48,12 @@ void Worker::Ordered(const WorkerOrder& order, Time now) {
 void Worker::Said(const WorkerState& state) {
   said = state;
   if (FreezeAnswered()) freeze_since = kNever;
-  // Only this is proof that the trainer's thread waits for this generation. The page may show that it was parked
-  // for an earlier one, and it may be let out of there before the freeze reaches the worker.
-  if (state.parked >= freeze) unparked_since = kNever;
+  // Only this is proof that the trainer's thread has come to wait for this generation. The page may show that it was
+  // parked for an earlier one, and it may be let out of there before the freeze reaches the worker. A word that is
+  // open in this generation was opened by the trainer's own thread, which may have come when all was ready and
+  // never waited.
+  const bool resumed = state.word.generation >= freeze && state.word.state != WordState::kFrozen;
+  if (state.parked >= freeze || resumed) unparked_since = kNever;
 }
 
 bool Worker::WantsAbort() {

@@ -98,6 +98,8 @@ bool Protocol::TakeResume() {
   run_ = run;
   regroup_due_ = true;
   resume_.reset();
+  // The trainer's thread is here, whether it had to wait or not.
+  report_.parked = std::max(report_.parked, run->generation);
   SetWord(run->generation, run->step, WordState::kOpen);
   closed_ = false;
   attention_.store(false, std::memory_order_release);

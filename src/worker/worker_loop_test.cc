@@ -362,6 +362,23 @@ TEST(WorkerLoop, StoreHostFreezesFirst_WaitersAreInterrupted) {
   EXPECT_EQ(got.status().code(), Code::kInterrupted);
 }
 
+TEST(WorkerLoop, NextStepWithoutCommitOrBroken_IsRefused) {
+  Running job(1);
+  job[0].Do([&] {
+    locum_step step{};
+    step.struct_size = sizeof step;
+    const Result<int> again = job[0].job->NextStep(&step);
+    EXPECT_EQ(again.status().code(), Code::kInvalid);
+    EXPECT_NE(again.status().message().find("locum_broken"), std::string::npos);
+    EXPECT_TRUE(job[0].job->BeginUpdate().ok());
+    EXPECT_TRUE(job[0].job->EndUpdate().ok());
+    const Result<int> next = job[0].job->NextStep(&step);
+    ASSERT_TRUE(next.ok());
+    EXPECT_EQ(step.step, 1u);
+  });
+  job[0].Wait();
+}
+
 TEST(WorkerLoop, StoreHostDies_IsReportedAsBroken) {
   Running job(2);
   Result<std::string> got = Internal("");

@@ -22,6 +22,11 @@ void WorkerJob::SetPosition(Position position, int64_t now_ns) {
 
 Result<int> WorkerJob::NextStep(locum_step* step) {
   if (in_update_) return Invalid("locum_next_step between locum_begin_update and locum_end_update");
+  if (in_step_ && !protocol_->attention() &&
+      page_->word.load(std::memory_order_acquire) == Word{run_->generation, step_, WordState::kOpen}.Pack()) {
+    return Invalid("locum_next_step before step " + std::to_string(step_.value) +
+                   " was committed (locum_begin_update, locum_end_update) or reported broken (locum_broken)");
+  }
   in_step_ = false;
   record_ = nullptr;
   if (!ready_) LOCUM_RETURN_IF_ERROR(BecomeReady());

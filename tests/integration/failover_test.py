@@ -2,8 +2,12 @@
 back; and training is, bit for bit, what it would have been."""
 
 import collections
+import os
+import pathlib
+import shutil
 import signal
 import sys
+import tempfile
 import unittest
 
 import harness
@@ -129,11 +133,27 @@ class OneWorker(unittest.TestCase):
         with Cluster("--nodes", 3, "--spares", 1, command=command) as cluster:
             status = cluster.wait_step(20)
             victim = next(r for r in status["ranks"] if r["rank"] == 1)
-            harness.os.kill(victim["worker_pid"], signal.SIGKILL)
+            os.kill(victim["worker_pid"], signal.SIGKILL)
             fault = cluster.wait_event("fault_detected")
             self.assertIn("SIGKILL", fault["reason"])
             self.assertEqual(cluster.wait_exit(), 0, cluster.stderr())
             self.assertEqual(cluster.left_behind(), [])
+
+
+    def test_survivors_that_never_waited_are_left_alone(self):
+        """A survivor that still computes when all others are ready goes on without having waited; the deadlines of the
+        freeze must not strike it later."""
+        command = [BIN / "minimal", "--steps", 50, "--step-ms", 200]
+        config = pathlib.Path(tempfile.mkdtemp(prefix="locum-test-")) / "locum.toml"
+        config.write_text('[timeouts]\ncollective = "3s"\npark = "4s"\n')
+        try:
+            with Cluster("--nodes", 3, "--spares", 1, "--config", config, command=command) as cluster:
+                status = cluster.wait_step(5)
+                os.kill(next(r["worker_pid"] for r in status["ranks"] if r["rank"] == 1), signal.SIGKILL)
+                self.assertEqual(cluster.wait_exit(), 0, cluster.stderr())
+                self.assertEqual([e["rank"] for e in cluster.events("fault_detected")], [1])
+        finally:
+            shutil.rmtree(config.parent)
 
 
 if __name__ == "__main__":

@@ -56,6 +56,12 @@ Status CheckConfig(const Config& config) {
                 "a rank could be killed for not parking while it may still leave its collective");
   check.AtLeast("timeouts.join", t.join, "timeouts.gather", t.gather, 1,
                 "the start would be given up while it still waits for spares");
+  check.AtLeast("timeouts.hang", t.hang, "timeouts.park", t.park, 1,
+                "a rank could be failed as hung while it may still come back from its step");
+  check.AtLeast("timeouts.collective", t.collective, "timeouts.culprit_grace", t.culprit_grace, 1,
+                "a rank could be killed before it is known who failed");
+  check.AtLeast("timeouts.adopt", t.adopt, "timeouts.silence", t.silence, 1,
+                "a new coordinator would give nodes up before they can come back");
   check.AtLeast("timeouts.hang", t.hang, "timeouts.silence", t.silence, 1,
                 "a rank would count as hung before its node counts as silent");
   check.AtLeast("timeouts.finish", t.finish, "timeouts.grace", t.grace, 1,

@@ -96,6 +96,9 @@ TEST(Config, ContradictingTimeouts_NameBothAndTheReason) {
   EXPECT_EQ(ErrorOf("[timeouts]\nfinish = \"1s\"\n"),
             "locum.toml:2: timeouts.finish: timeouts.finish (1s) must be at least timeouts.grace (5s, the default): "
             "the end would be given up while workers still have time to leave");
+  for (const char* bad : {"hang = \"1s\"", "park = \"20m\"", "culprit_grace = \"1m\"", "adopt = \"1ms\""}) {
+    EXPECT_EQ(ErrorOf("[timeouts]\n" + std::string(bad) + "\n").rfind("locum.toml:2: timeouts.", 0), 0u) << bad;
+  }
 }
 
 TEST(Config, Flag_OverridesTheFileAndIsNamed) {
