@@ -14,6 +14,7 @@
 #include "cli/event_text.h"
 #include "cli/exit_codes.h"
 #include "cli/files.h"
+#include "cli/net.h"
 #include "cli/status_json.h"
 
 namespace locum {
@@ -31,6 +32,8 @@ struct Found {
 Result<Found> Find(const Target& target) {
   Found found;
   if (!target.coordinator.empty()) {
+    auto address = ParseHostPort(target.coordinator, "--coordinator");
+    if (!address.ok()) return address.status();
     auto token = FindToken(target.token_file, "");
     if (!token.ok()) return Invalid(token.status().message());
     found.client = std::make_unique<GrpcClient>(target.coordinator, *token);

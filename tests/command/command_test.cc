@@ -130,6 +130,8 @@ TEST_F(Command, BadFlags_AreUsageErrors) {
   Expect({"run", "--grace", "5", "--", "true"}, 2, "--grace: '5' is not a duration");
   Expect({"run", "--frob", "--", "true"}, 2, "");
   Expect({"agent"}, 2, "--coordinator HOST:PORT is missing");
+  Expect({"status", "--coordinator", "abc"}, 2, "--coordinator: 'abc' is not HOST:PORT");
+  Expect({"status", "--coordinator", "127.0.0.1:999999"}, 2, "is not HOST:PORT");
   Expect({"agent", "--coordinator", "nowhere"}, 2, "is not HOST:PORT");
   Expect({"agent", "--coordinator", "127.0.0.1:1"}, 2, "no token");
   Expect({"coordinator"}, 2, "no command and no --dir");

@@ -45,7 +45,8 @@ void EventPoll::Wait(Time until) {
   int count = ::epoll_wait(epoll_.get(), events, 64, timeout);
   LOCUM_CHECK(count >= 0 || errno == EINTR);
   for (int i = 0; i < count; ++i) {
-    auto it = entries_.find(events[i].data.u64);
+    const uint64_t id = events[i].data.u64;  // a copy: the kernel's structure is packed
+    auto it = entries_.find(id);
     if (it == entries_.end()) continue;  // ended by an earlier callback
     std::shared_ptr<Callback> callback = it->second.callback;
     (*callback)(events[i].events);
