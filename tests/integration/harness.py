@@ -206,7 +206,12 @@ class Cluster:
 
     def left_behind(self):
         """What a run must not leave: processes, shared memory, sockets, temporary files."""
-        left = [f"process {pid}: {pathlib.Path(f'/proc/{pid}/cmdline').read_bytes()!r}" for pid in processes_with(self.mark)]
+        left = []
+        for pid in processes_with(self.mark):
+            try:
+                left.append(f"process {pid}: {pathlib.Path(f'/proc/{pid}/cmdline').read_bytes()!r}")
+            except (FileNotFoundError, ProcessLookupError):
+                pass  # it has ended since it was listed
         left += [f"/dev/shm/{name}" for name in shared_memory() if name not in self.shm_before]
         for path in self.tmp.rglob("*"):
             if path.is_socket() or path.name.endswith((".tmp", ".part")):
