@@ -19,7 +19,8 @@
 
 namespace locum {
 
-// A packet holds at most this much. A Ready message of 50 bytes a shard fits 80,000 shards.
+// A packet holds at most this much, and at most what net.core.wmem_max lets a socket send: with the usual 212,992 about
+// 400 KiB, which is a Ready message of several thousand shards. Beyond, sending is an error that says what to raise.
 inline constexpr size_t kMaxWorkerMessage = 4u << 20;
 
 inline constexpr const char* kSocketVariable = "LOCUM_SOCKET";
