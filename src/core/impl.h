@@ -89,12 +89,16 @@ struct Coordinator::Impl {
   void On(const Paused& e);
   void On(const Tick&) {}
   void TakeReport(Node& node, const WorkerReport& report);
-  void CheckConsistency(Node& node, Slot slot);
   Node* ByStream(StreamId stream);
   void SetState(Node& node, NodeState state, const std::string& reason);
   bool NodeReady(const Node& node) const;  // connected, every slot ready
   bool UsableSpare(const Node& node) const;
   std::string WhyNotReady(const Node& node) const;
+
+  // consistency.cc
+  void CheckConsistency(Node& node, Slot slot);
+
+  // repair.cc: what brings a node back
   bool WantsFreshWorkers() const;
   bool Stale(const Node& node, Slot slot, const SlotInfo& info) const;
   void RestartSlots();  // exited workers of idle slots

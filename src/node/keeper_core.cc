@@ -153,7 +153,7 @@ void KeeperCore::On(const JoinAsked& join, Time) {
   } else if (worker->record.stopping || phase_ != Phase::kUp) {
     refusal = "worker " + ToHex(join.worker.value) + " is being stopped";
   }
-  if (!refusal.empty()) {
+  if (worker == nullptr || !refusal.empty()) {
     Do(Note{"join_refused", refusal});
     Do(RefuseJoin{join.connection, std::move(refusal)});
     return;
