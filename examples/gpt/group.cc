@@ -132,7 +132,7 @@ bool Group::Run(Work work, std::chrono::milliseconds limit, std::string* why) {
 }
 
 void Group::ConnectLane(Lane& lane, const std::shared_ptr<gloo::rendezvous::Store>& store, int rank, int size,
-                        uint64_t generation, uint64_t step) {
+                        const Agreed& agreed) {
   auto parts = std::make_shared<Lane::Gloo>();
   parts->device = CreateDevice(lane.options.address);
   parts->ticker.Start(static_cast<gloo::transport::tcp::Device&>(*parts->device));
@@ -149,7 +149,7 @@ void Group::ConnectLane(Lane& lane, const std::shared_ptr<gloo::rendezvous::Stor
   // Once this is over every rank has all its connections at both ends. Before, none may be reset: Gloo's loop thread
   // takes a connection that was reset between accepting and looking at it for a bug, and ends the process. So an abort
   // closes the connections of a lane only when it is `connected`; one that is not is left to itself and its time-outs.
-  const std::array<uint64_t, 4> mine = {static_cast<uint64_t>(size), generation, step, static_cast<uint64_t>(rank)};
+  const std::array<uint64_t, 4> mine = {static_cast<uint64_t>(size), agreed.generation, agreed.step, agreed.state_hash};
   std::vector<uint64_t> all(mine.size() * size);
   gloo::AllgatherOptions options(parts->mesh);
   options.setInput(const_cast<uint64_t*>(mine.data()), mine.size());
@@ -158,9 +158,9 @@ void Group::ConnectLane(Lane& lane, const std::shared_ptr<gloo::rendezvous::Stor
   gloo::allgather(options);
   for (int peer = 0; peer < size; peer++) {
     const uint64_t* theirs = &all[mine.size() * peer];
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < mine.size(); i++) {
       if (theirs[i] == mine[i]) continue;
-      static const char* const kWhat[] = {"world size", "generation", "step"};
+      static const char* const kWhat[] = {"world size", "generation", "step", "state hash"};
       throw std::runtime_error("rank " + std::to_string(peer) + " is at " + kWhat[i] + " " + std::to_string(theirs[i]) +
                                ", rank " + std::to_string(rank) + " at " + std::to_string(mine[i]));
     }
@@ -169,8 +169,8 @@ void Group::ConnectLane(Lane& lane, const std::shared_ptr<gloo::rendezvous::Stor
   lane.connected = true;
 }
 
-bool Group::Connect(std::shared_ptr<gloo::rendezvous::Store> store, int rank, int size, uint64_t generation,
-                    uint64_t step, std::string* why) {
+bool Group::Connect(std::shared_ptr<gloo::rendezvous::Store> store, int rank, int size, const Agreed& agreed,
+                    std::string* why) {
   DropLane(false);
   auto lane = std::make_shared<Lane>(options_);
   {
@@ -179,7 +179,7 @@ bool Group::Connect(std::shared_ptr<gloo::rendezvous::Store> store, int rank, in
     lane_ = lane;
   }
   thread_ = std::thread([lane] { Serve(lane); });
-  return Run([=](Lane& l) { ConnectLane(l, store, rank, size, generation, step); }, options_.connect_timeout * 2, why);
+  return Run([=](Lane& l) { ConnectLane(l, store, rank, size, agreed); }, options_.connect_timeout * 2, why);
 }
 
 bool Group::AllReduceSum(std::shared_ptr<float> values, size_t count, std::string* why) {

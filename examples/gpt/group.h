@@ -31,6 +31,13 @@ struct GroupOptions {
   std::chrono::milliseconds collective_timeout{60'000};  // how long a rank waits for the slowest one
 };
 
+// What all ranks must hold alike when they begin together; compared in the group's first collective.
+struct Agreed {
+  uint64_t generation = 0;
+  uint64_t step = 0;
+  uint64_t state_hash = 0;
+};
+
 // One thread, the trainer's, calls everything but Abort.
 class Group {
  public:
@@ -40,9 +47,9 @@ class Group {
   Group& operator=(const Group&) = delete;
 
   // Builds the group anew, through `store`, which must be empty of earlier groups' keys. When it returns true every
-  // rank has all its connections, and all agree on `size`, `generation` and `step`. Returns false with the reason
+  // rank has all its connections, and all agree on `size` and `agreed`. Returns false with the reason
   // in `why` after a failure or an abort. `store` may be used until then, also after an abort.
-  bool Connect(std::shared_ptr<gloo::rendezvous::Store> store, int rank, int size, uint64_t generation, uint64_t step,
+  bool Connect(std::shared_ptr<gloo::rendezvous::Store> store, int rank, int size, const Agreed& agreed,
                std::string* why);
 
   // Adds up `values` over all ranks, in place. After false the group is gone, and `values` belongs to the abandoned
@@ -59,7 +66,7 @@ class Group {
   struct Lane;
   static void Serve(const std::shared_ptr<Lane>& lane) noexcept;
   static void ConnectLane(Lane& lane, const std::shared_ptr<gloo::rendezvous::Store>& store, int rank, int size,
-                          uint64_t generation, uint64_t step);
+                          const Agreed& agreed);
   template <class Work>
   bool Run(Work work, std::chrono::milliseconds limit, std::string* why);
   void DropLane(bool wait_if_idle);

@@ -71,7 +71,7 @@ class GroupTest : public ::testing::Test {
     store_ = std::make_shared<WaitingStore>();
     OnEveryRank([&](int rank, Group& group) {
       std::string why;
-      EXPECT_TRUE(group.Connect(store_, rank, static_cast<int>(groups_.size()), generation, 0, &why)) << why;
+      EXPECT_TRUE(group.Connect(store_, rank, static_cast<int>(groups_.size()), {generation, 0, 0}, &why)) << why;
     });
   }
 
@@ -153,7 +153,7 @@ TEST_F(GroupTest, Abort_WhileConnecting_Returns) {
     groups_[0]->Abort();
   });
   std::string why;
-  EXPECT_FALSE(groups_[0]->Connect(store, 0, 2, 1, 0, &why));
+  EXPECT_FALSE(groups_[0]->Connect(store, 0, 2, {1, 0, 0}, &why));
   breaker.join();
 }
 
@@ -161,7 +161,7 @@ TEST_F(GroupTest, Abort_BeforeConnecting_HoldsUntilRearm) {
   Start(2);
   groups_[0]->Abort();
   std::string why;
-  EXPECT_FALSE(groups_[0]->Connect(std::make_shared<WaitingStore>(), 0, 2, 1, 0, &why));
+  EXPECT_FALSE(groups_[0]->Connect(std::make_shared<WaitingStore>(), 0, 2, {1, 0, 0}, &why));
   EXPECT_EQ(why, "aborted");
   groups_[0]->Rearm();
   ConnectAll(2);
@@ -173,8 +173,18 @@ TEST_F(GroupTest, Connect_OfRanksAtDifferentSteps_IsRefusedNamingBoth) {
   auto store = std::make_shared<WaitingStore>();
   OnEveryRank([&](int rank, Group& group) {
     std::string why;
-    EXPECT_FALSE(group.Connect(store, rank, 2, 1, rank == 0 ? 40 : 41, &why));
+    EXPECT_FALSE(group.Connect(store, rank, 2, {1, rank == 0 ? 40ull : 41ull, 0}, &why));
     EXPECT_EQ(why, rank == 0 ? "rank 1 is at step 41, rank 0 at 40" : "rank 0 is at step 40, rank 1 at 41");
+  });
+}
+
+TEST_F(GroupTest, Connect_OfRanksWithDifferentState_IsRefused) {
+  Start(2);
+  auto store = std::make_shared<WaitingStore>();
+  OnEveryRank([&](int rank, Group& group) {
+    std::string why;
+    EXPECT_FALSE(group.Connect(store, rank, 2, {1, 40, rank == 0 ? 7ull : 8ull}, &why));
+    EXPECT_EQ(why, rank == 0 ? "rank 1 is at state hash 8, rank 0 at 7" : "rank 0 is at state hash 7, rank 1 at 8");
   });
 }
 

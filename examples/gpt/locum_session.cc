@@ -53,8 +53,8 @@ class LocumSession final : public Session {
   std::optional<Step> NextStep() override {
     step_ = job_->NextStep();
     if (!step_) return std::nullopt;
-    return Step{step_.step,      step_.generation, step_.rank,         step_.world_size,
-                step_.regrouped, step_.seed,       step_.data_position};
+    return Step{step_.step,      step_.generation, step_.rank,          step_.world_size,
+                step_.regrouped, step_.seed,       step_.data_position, step_.state_hash};
   }
   void Connected() override { job_->Connected(); }
   void ReportLoss(double loss) override { job_->ReportLoss(loss); }

@@ -24,6 +24,7 @@ struct Step {
   bool regrouped = false;      // connect anew before the first collective
   uint64_t seed = 0;           // a function of (job seed, step, rank)
   uint64_t data_position = 0;  // step * world + rank
+  uint64_t state_hash = 0;     // when regrouped: as verified by all ranks
 };
 
 class Session {

@@ -123,8 +123,8 @@ double Trainer::ComputeGradients(const Step& step) {
 
 bool Trainer::Connect(const Step& step, std::string* why) {
   if (step.world == 1) return true;
-  return group_->Connect(session_->Store(), static_cast<int>(step.rank), static_cast<int>(step.world), step.generation,
-                         step.step, why);
+  return group_->Connect(session_->Store(), static_cast<int>(step.rank), static_cast<int>(step.world),
+                         {step.generation, step.step, step.state_hash}, why);
 }
 
 void Trainer::TakeFreeBucket() {

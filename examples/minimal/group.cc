@@ -7,6 +7,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -83,6 +85,8 @@ bool Group::Connect(locum::Job& job, const locum::TrainStep& step) {
   root_ = step.rank == 0;
   if (step.world_size == 1) return true;
   const int one = 1;
+  // The first message of each connection: who I am, and what I am about to train on.
+  const std::array<uint64_t, 4> mine = {step.rank, step.generation, step.step, step.state_hash};
   if (step.rank == 0) {
     int listener = -1;
     std::string port;
@@ -93,9 +97,12 @@ bool Group::Connect(locum::Job& job, const locum::TrainStep& step) {
       if (poll(&wait, 1, kTickMs) <= 0) continue;
       const int fd = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
       if (fd < 0) continue;
-      uint32_t rank = 0;
+      std::array<uint64_t, 4> theirs{};
       setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-      if (Receive(fd, &rank, sizeof rank, aborted_) && rank >= 1 && rank < step.world_size && sockets_[rank - 1] < 0) {
+      const bool told = Receive(fd, theirs.data(), sizeof theirs, aborted_);
+      const uint64_t rank = theirs[0];
+      const bool same = std::equal(theirs.begin() + 1, theirs.end(), mine.begin() + 1);
+      if (told && same && rank >= 1 && rank < step.world_size && sockets_[rank - 1] < 0) {
         sockets_[rank - 1] = fd;
         --missing;
       } else {
@@ -116,9 +123,8 @@ bool Group::Connect(locum::Job& job, const locum::TrainStep& step) {
   if (!ToAddress(where->substr(0, space), std::stoi(where->substr(space + 1)), &address, &size)) return false;
   sockets_.push_back(socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   setsockopt(sockets_[0], IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-  const uint32_t rank = step.rank;
   return connect(sockets_[0], reinterpret_cast<sockaddr*>(&address), size) == 0 &&
-         Send(sockets_[0], &rank, sizeof rank, aborted_);
+         Send(sockets_[0], mine.data(), sizeof mine, aborted_);
 }
 
 bool Group::Listen(const std::string& host, int* listener, std::string* address) {

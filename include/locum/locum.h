@@ -111,6 +111,8 @@ typedef struct locum_step {
   uint32_t reserved;
   uint64_t seed;          /* a function of (job seed, step, rank); seed the generators from it */
   uint64_t data_position; /* step * world_size + rank: which piece of the data this rank takes */
+  uint64_t state_hash; /* when regrouped: of the registered state, as all ranks verified it; compare it, with generation
+                             and step, in the first collective of the new group. Else 0 */
 } locum_step;
 
 /* 1: train this step. 0: the job has reached its last step; call locum_finish; `step`, `generation`, `rank` and

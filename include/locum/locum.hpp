@@ -63,6 +63,7 @@ class TrainStep {
         regrouped(s.regrouped != 0),
         seed(s.seed),
         data_position(s.data_position),
+        state_hash(s.state_hash),
         has_step_(true) {}
   explicit operator bool() const { return has_step_; }
 
@@ -73,6 +74,7 @@ class TrainStep {
   bool regrouped = false;
   std::uint64_t seed = 0;
   std::uint64_t data_position = 0;
+  std::uint64_t state_hash = 0;
 
  private:
   bool has_step_ = false;

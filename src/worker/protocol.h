@@ -45,8 +45,9 @@ struct RunInfo {
   Rank rank;
   uint32_t world = 0;
   Peer store_host;
-  int64_t pulled_ns = 0;  // when the state it starts from was verified, if it was pulled; else 0
-  Cancel over;            // set when the generation has ended for this worker
+  uint64_t state_hash = 0;  // as verified
+  int64_t pulled_ns = 0;    // when the state it starts from was verified, if it was pulled; else 0
+  Cancel over;              // set when the generation has ended for this worker
 };
 
 struct Turn {

@@ -92,6 +92,7 @@ bool Protocol::TakeResume() {
   LOCUM_CHECK(word().state == WordState::kFrozen);
   // The state is the verified one, whatever the order to run repeats of it.
   run->step = word().step;
+  run->state_hash = report_.verified.state_hash;
   run->pulled_ns = std::exchange(pulled_ns_, 0);
   if (stop_step_ && run->step < *stop_step_) stop_step_.reset();
   hashes_.reset();

@@ -118,6 +118,8 @@ TEST(Worker, SparePullsInPlace_StateEqualsTheSource) {
     EXPECT_EQ(w->step.step, 1u);
     EXPECT_EQ(w->step.generation, 2u);
     EXPECT_EQ(w->step.regrouped, 1u);
+    EXPECT_EQ(w->step.state_hash, spare.end->state.verified.state_hash);
+    EXPECT_NE(w->step.state_hash, 0u);
   }
   EXPECT_EQ(spare.step.rank, 1u);
 }

@@ -62,6 +62,7 @@ Result<int> WorkerJob::NextStep(locum_step* step) {
   }
   StartStep(step);
   step->regrouped = regrouped ? 1 : 0;
+  step->state_hash = regrouped ? run_->state_hash : 0;
   return 1;
 }
 

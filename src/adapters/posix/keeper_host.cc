@@ -19,13 +19,15 @@
 #include "adapters/posix/node_files.h"
 #include "adapters/posix/pidfd.h"
 #include "adapters/posix/process_tree.h"
+#include "adapters/posix/strays.h"
 #include "ports/page.h"
 
 namespace locum {
 namespace {
 
 constexpr Duration kLockPatience = std::chrono::seconds(10);  // for an earlier keeper's workers to end
-constexpr Duration kLastPatience = std::chrono::seconds(2);   // for our own children, at the very end
+constexpr Duration kStrayPatience = std::chrono::seconds(10);
+constexpr Duration kLastPatience = std::chrono::seconds(2);  // for our own children, at the very end
 
 // So that no descriptor of ours ever takes the number of a standard one.
 void EnsureStandardDescriptors() {
@@ -77,6 +79,10 @@ Status PosixKeeperHost::Open(const Options& options) {
   own_pidfd_ = OwnedFd(PidfdOpen(::getpid()));
   if (!own_pidfd_.valid()) return ErrnoStatus(errno, "cannot open a pidfd (Linux 5.3 or later is needed)");
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) return ErrnoStatus(errno, "cannot become a child subreaper");
+  // The lock vouches for what reapers watch; where these were killed as well, this does.
+  Result<size_t> strays = EndStrays(SocketPath(), kStrayPatience);
+  if (!strays.ok()) return strays.status();
+  if (*strays != 0) Log("strays_ended", std::to_string(*strays) + " processes of an earlier keeper's workers");
   LOCUM_RETURN_IF_ERROR(TakeSignals());
   if (options.parent_pidfd >= 0) {
     parent_ = OwnedFd(::fcntl(options.parent_pidfd, F_DUPFD_CLOEXEC, 3));
@@ -91,13 +97,12 @@ Status PosixKeeperHost::Open(const Options& options) {
     callers_[asked.connection] = asked.pid;
     events_.push_back(std::move(asked));
   });
-  std::string socket_path = dir_ + "/keeper.sock";
-  LOCUM_RETURN_IF_ERROR(door_->Open(socket_path));
-  workers_ =
-      std::make_unique<WorkerProcesses>(&poll_,
-                                        WorkerProcesses::Setup{own_pidfd_.get(), lock_.get(), socket_path, options.name,
-                                                               first_mask_, restore_sigpipe_, PidfdTellsEnd()},
-                                        emit);
+  LOCUM_RETURN_IF_ERROR(door_->Open(SocketPath()));
+  workers_ = std::make_unique<WorkerProcesses>(
+      &poll_,
+      WorkerProcesses::Setup{own_pidfd_.get(), lock_.get(), SocketPath(), options.name, first_mask_, restore_sigpipe_,
+                             PidfdTellsEnd()},
+      emit);
   agent_ = std::make_unique<AgentProcess>(
       &poll_, AgentProcess::Setup{options.agent_command, log_.get(), first_mask_, restore_sigpipe_}, emit);
   return OkStatus();

@@ -55,6 +55,8 @@ class PosixKeeperHost : public KeeperHost {
   void HearSignals();
   void WaitForChildren();
 
+  std::string SocketPath() const { return dir_ + "/keeper.sock"; }
+
   std::string dir_;
   OwnedFd lock_;
   OwnedFd log_;
