@@ -70,7 +70,7 @@ class Run {
   void Fault() {
     ++result_.faults;
     const auto names = cluster_.NodeNames();
-    const std::string name = names[random_.Below(names.size())];
+    const std::string& name = names[random_.Below(names.size())];
     const bool up = cluster_.coordinator_up();
     // Killing the last copy is a loss that no one can mend; the script tests cover it.
     const bool running = up && cluster_.View().phase == JobPhase::kRunning && Holders() >= 2;

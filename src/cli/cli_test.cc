@@ -17,7 +17,6 @@
 namespace locum {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 struct TempDir {
