@@ -27,10 +27,10 @@ import sys
 import tempfile
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
+from locum_job import BIN, ROOT, last_commits, wait_for
+
 sys.path.insert(0, str(ROOT / "tests/integration"))
-import harness  # noqa: E402
-from harness import BIN, Cluster, wait_for  # noqa: E402
+from harness import Cluster  # noqa: E402
 
 PORT = 52043
 results = {}
@@ -61,10 +61,6 @@ def iperf3():
         server.wait()
 
 
-def records(cluster):
-    return [r for log in cluster.step_logs().values() for r in log]
-
-
 def one_kill(cluster, rng, seen):
     """Kills the node of a random rank. The survivors' and the newcomer's times come from the step logs."""
     status = cluster.wait_status("a spare and training", lambda s: s["job"]["state"] == "running" and s["job"]["spares"] >= 1)
@@ -77,10 +73,10 @@ def one_kill(cluster, rng, seen):
     killed_ns = time.monotonic_ns()
     cluster.kill_node(cluster.node_of_rank(rank, status), status)
     cluster.wait_event("step_resumed", seen + 1)
-    new = [r for r in records(cluster) if r.generation > generation and r.connected_ns]
+    new = [r for r in cluster.records() if r.generation > generation and r.connected_ns]
     last_generation = max(r.generation for r in new)
     connected = max(r.connected_ns for r in new if r.generation == last_generation)
-    pending = [r for r in records(cluster) if r.generation == generation and r.rank != rank and not r.committed_ns]
+    pending = [r for r in cluster.records() if r.generation == generation and r.rank != rank and not r.committed_ns]
     entered = max([r.collective_ns for r in pending], default=0)
     moved = [e for e in cluster.events("state_migrated") if e["generation"] == last_generation]
     bytes_moved = max(e["figures"]["bytes"] for e in moved)
@@ -126,14 +122,10 @@ def locum_kill(rng):
         killed = time.monotonic_ns()
         os.kill(victim["worker_pid"], signal.SIGKILL)
         cluster.wait_event("step_resumed", 2)
-        log = records(cluster)
+        log = cluster.records()
     step = step_time([(r.step, r.committed_ns) for r in log if r.rank == 0 and r.generation == 1 and r.committed_ns])
     generation = max(r.generation for r in log)
-    first = {}
-    for r in log:
-        if r.generation == generation and r.committed_ns:
-            first[r.rank] = min(first.get(r.rank, r.committed_ns), r.committed_ns)
-    return max(first.values()) - killed - step, step
+    return last_commits(r for r in log if r.generation == generation) - killed - step, step
 
 
 def torchrun_logs(directory):

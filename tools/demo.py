@@ -10,26 +10,17 @@ differ.
 
 import argparse
 import json
-import os
 import pathlib
 import random
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-BIN = ROOT / "build/release/bin"
-LOCUM = str(BIN / "locum")
-RECORD = struct.Struct("<IIQQQqqqq")  # docs/formats.md, "Step log"
-
-
-class DemoFailed(Exception):
-    pass
+from locum_job import BIN, LOCUM, ROOT, Failed, Job, account, final_lines, last_commits
 
 
 def say(text=""):
@@ -40,24 +31,13 @@ def ms(ns):
     return f"{ns / 1e6:9.1f} ms"
 
 
-def step_records(directory):
-    """(file, kind, rank, step, generation, loss bits, entered, collective, connected, committed) of every attempt."""
-    records = []
-    for path in sorted(directory.rglob("*.steps")):
-        raw = path.read_bytes()
-        for at in range(4096, len(raw) - RECORD.size + 1, RECORD.size):
-            fields = RECORD.unpack_from(raw, at)
-            if fields[0] == 0:
-                break
-            records.append((path, *fields))
-    return records
-
-
-class Run:
+class Run(Job):
     """One `locum run`, its output passed through with a mark in front."""
 
+    every = 0.005
+
     def __init__(self, directory, args):
-        self.dir = directory
+        super().__init__(directory)
         command = [LOCUM, "run", "--dir", str(directory), "--nodes", "4", "--spares", "1", "--", str(BIN / "gpt"),
                    "--preset", args.preset, "--steps", str(args.steps), "--batch", "4", "--seed", "1"]
         say("  $ " + " ".join(command).replace(str(ROOT) + "/", ""))
@@ -73,40 +53,14 @@ class Run:
             if not line.startswith("step ") or line.split()[1].endswith("0"):
                 say("  | " + line.rstrip("\n"))
 
-    def status(self):
-        done = subprocess.run([LOCUM, "status", "--dir", str(self.dir), "--json"], capture_output=True, text=True)
-        return json.loads(done.stdout) if done.returncode == 0 and done.stdout else None
-
-    def events(self, name, after_ns=0):
-        path = self.dir / "events.jsonl"
-        lines = path.read_text().split("\n")[:-1] if path.exists() else []
-        return [e for e in map(json.loads, lines) if e["name"] == name and e["monotonic_ns"] >= after_ns]
-
-    def wait(self, what, condition, limit=120):
-        end = time.monotonic() + limit
-        while time.monotonic() < end:
-            value = condition()
-            if value:
-                return value
-            if self.process.poll() is not None:
-                raise DemoFailed(f"locum run ended with status {self.process.returncode} before: {what}")
-            time.sleep(0.005)
-        raise DemoFailed(f"{limit} s passed without: {what}")
-
-    def wait_event(self, name, after_ns=0):
-        return self.wait(f"event {name}", lambda: self.events(name, after_ns))[0]
-
     def finish(self):
-        try:
-            status = self.process.wait(240)
-        except subprocess.TimeoutExpired:
-            raise DemoFailed("locum run has not ended within 240 s") from None
+        status = self.wait_exit(240)
         self.reader.join(10)
         if status != 0:
-            raise DemoFailed(f"locum run ended with status {status}; its directory is {self.dir}")
-        finals = [line for line in self.lines if line.startswith("final ")]
+            raise Failed(f"locum run ended with status {status}; its directory is {self.dir}")
+        finals = final_lines("\n".join(self.lines))
         if len(finals) != 1:
-            raise DemoFailed(f"expected one final line, got {len(finals)}")
+            raise Failed(f"expected one final line, got {len(finals)}")
         return finals[0]
 
     def stop(self):
@@ -119,40 +73,30 @@ class Run:
 
 
 def lose_a_node(run, at_step):
-    status = run.wait(f"step {at_step}", lambda: (lambda s: s if s and s["job"]["step"] >= at_step else None)(run.status()))
-    victim = next(r for r in status["ranks"] if r["rank"] == 2)
-    node = next(n for n in status["nodes"] if n["name"] == victim["node"])
+    status = run.wait_step(at_step)
+    name = run.node_of_rank(2, status)
     time.sleep(random.random() * 0.2)
     killed_ns = time.monotonic_ns()
-    for pid in (node["keeper_pid"], node["agent_pid"], victim["worker_pid"]):
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass  # its reaper was quicker
-    say(f"\n  >>> {node['name']} is lost: keeper, agent and worker of rank 2 killed with SIGKILL at step {status['job']['step']}\n")
-    return node["name"], killed_ns
+    run.kill_node(name, status)
+    say(f"\n  >>> {name} is lost: keeper, agent and worker of rank 2 killed with SIGKILL at step {status['job']['step']}\n")
+    return name, killed_ns
 
 
 def failover_figures(run, killed_ns):
-    generation = run.wait_event("generation_started", killed_ns)
-    run.wait_event("step_resumed", killed_ns)
+    generation = run.wait_event("generation_started", after_ns=killed_ns)
+    run.wait_event("step_resumed", after_ns=killed_ns)
     detected = run.events("fault_detected", killed_ns)[0]
     activated = run.events("spare_activated", killed_ns)[0]
     migrated = run.events("state_migrated", killed_ns)[0]
-    records = [r for r in step_records(run.dir) if r[4] == generation["generation"]]
-    connected = max(r[8] for r in records)
-    first = {}
-    for r in records:
-        if r[9]:
-            first[r[2]] = min(first.get(r[2], r[9]), r[9])
+    records = [r for r in run.records() if r.generation == generation["generation"]]
     figures = migrated["figures"]
     return {
         "node": detected["node"], "spare": activated["node"], "reason": detected["reason"],
         "generation": generation["generation"], "recovery_step": generation["step"],
         "detected_ns": detected["monotonic_ns"] - killed_ns, "spare_activated_ns": activated["monotonic_ns"] - killed_ns,
         "state_migrated_ns": migrated["monotonic_ns"] - killed_ns, "bytes": figures["bytes"],
-        "bytes_per_second": figures["bytes_per_second"], "connected_ns": connected - killed_ns,
-        "first_step_ns": max(first.values()) - killed_ns,
+        "bytes_per_second": figures["bytes_per_second"], "connected_ns": max(r.connected_ns for r in records) - killed_ns,
+        "first_step_ns": last_commits(records) - killed_ns,
     }
 
 
@@ -171,9 +115,9 @@ def bring_back(run, node):
     echo = repaired["figures"]
     say(f"  >>> {node} was started again and initialised while training went on; handshake: {repaired['reason']}")
     say(f"      (echo of {echo['echo_bytes']} bytes over its link in {echo['echo_ns'] / 1e6:.2f} ms)")
-    asked = subprocess.run([LOCUM, "failback", node, "--dir", str(run.dir)], capture_output=True, text=True)
+    asked = run.failback(node)
     if asked.returncode != 0:
-        raise DemoFailed(f"locum failback {node}: {asked.stderr.strip()}")
+        raise Failed(f"locum failback {node}: {asked.stderr.strip()}")
     done = run.wait_event("failback_done")
     migrated = run.events("state_migrated")[-1]
     say(f"  >>> {node} has its state and its rank back; the planned pause took {done['figures']['pause_ns'] / 1e6:.1f} ms, "
@@ -181,27 +125,17 @@ def bring_back(run, node):
     return {"node": node, "pause_ns": done["figures"]["pause_ns"], "echo_ns": echo["echo_ns"]}
 
 
-def losses(directory):
-    """(rank, step) -> loss bits of all committed attempts; and the (rank, step) whose result was pulled."""
-    committed, pulled = {}, set()
-    for _, kind, rank, step, _, bits, _, _, _, committed_ns in step_records(directory):
-        if kind == 2:
-            pulled.add((rank, step))
-        elif committed_ns:
-            committed.setdefault((rank, step), []).append(bits)
-    return committed, pulled
-
-
 def compare(args, plain, disturbed, plain_final, final):
-    (a, _), (b, pulled) = losses(plain), losses(disturbed)
-    repeated = sorted({step for (_, step), bits in b.items() if len(bits) > 1})
-    missing = [(r, s) for r in range(4) for s in range(args.steps) if (r, s) not in b and (r, s) not in pulled]
-    differing = [key for key, bits in b.items() if set(bits) != set(a.get(key, ()))]
+    expected, _, _ = account(plain.step_logs().values())
+    losses, commits, made = account(disturbed.step_logs().values())
+    repeated = sorted({step for (_, step), times in commits.items() if times > 1})
+    missing = [(r, s) for r in range(4) for s in range(args.steps) if (r, s) not in made]
+    differing = [key for key, bits in losses.items() if bits != expected[key]]
     say("  undisturbed:       " + plain_final)
     say("  lost and returned: " + final)
     same = plain_final == final and not missing and not differing
     say(f"\n  Steps lost: {len(missing)}. Steps computed again: {len(repeated)}{' (' + str(repeated[0]) + ')' if repeated else ''}. "
-        f"Losses that differ: {len(differing)} of {len(b)}.")
+        f"Losses that differ: {len(differing)} of {len(losses)}.")
     say("  The final states are equal, bit for bit." if same else "  THE RUNS DIFFER.")
     return same, {"steps_lost": len(missing), "steps_repeated": len(repeated), "losses_differing": len(differing),
                   "undisturbed": plain_final, "disturbed": final, "equal": same}
@@ -231,11 +165,11 @@ def main():
         failback = bring_back(run, node)
         final = run.finish()
         say()
-        same, comparison = compare(args, work / "undisturbed", work / "disturbed", plain_final, final)
+        same, comparison = compare(args, *runs, plain_final, final)
         if args.json:
             pathlib.Path(args.json).write_text(json.dumps({"failover": failover, "failback": failback, **comparison}, indent=1) + "\n")
         return 0 if same else 1
-    except (DemoFailed, KeyboardInterrupt) as failure:
+    except (Failed, KeyboardInterrupt) as failure:
         keep = not isinstance(failure, KeyboardInterrupt)
         say(f"\ndemo: {failure or 'interrupted'}" + (f"; its files are kept in {work}" if keep else ""))
         return 130 if isinstance(failure, KeyboardInterrupt) else 1

@@ -201,6 +201,13 @@ TEST(StatusTable, Rows_AreAligned) {
   EXPECT_THAT(table, HasSubstr("node-0  healthy  active  0      127.0.0.1  12.3  33.3  0.0    2.0 kB/s"));
 }
 
+TEST(EventText, End_IsToldByItsStatus) {
+  const std::string other = "{\"name\":\"node_joined\",\"reason\":\"\\\"name\\\":\\\"job_failed\\\"\"}\n";
+  EXPECT_EQ(ToldEnd(other), std::nullopt);
+  EXPECT_EQ(ToldEnd(other + "{\"name\":\"job_failed\",\"figures\":{\"exit_status\":7}}\n" + other), 7);
+  EXPECT_EQ(ToldEnd("{\"name\":\"job_finished\",\"figures\":{\"exit_status\":0}}\n"), 0);
+}
+
 TEST(EventText, Line_IsReadable) {
   ::setenv("TZ", "UTC", 1);
   ::tzset();

@@ -9,9 +9,11 @@
 #include "adapters/eventlog/event_log.h"
 #include "adapters/eventlog/input_log.h"
 #include "adapters/grpc/server.h"
+#include "adapters/posix/node_files.h"
 #include "adapters/sqlite/directory.h"
 #include "adapters/sqlite/store.h"
 #include "cli/commands.h"
+#include "cli/event_text.h"
 #include "cli/exit_codes.h"
 #include "cli/files.h"
 #include "cli/net.h"
@@ -23,6 +25,7 @@ namespace locum {
 namespace {
 
 constexpr Duration kDrain = std::chrono::milliseconds(500);   // for last orders to reach the agents
+constexpr size_t kEndTail = 1u << 20;                         // of the history; little is told after a job's end
 constexpr Duration kSnapshotPause = std::chrono::seconds(1);  // between two writings of status.json
 
 Time Now() {
@@ -82,6 +85,7 @@ class Session {
  private:
   Status Prepare();
   Status TakeUp(std::optional<PersistentState> stored);
+  Status RefuseEnded(const PersistentState& ended);
   Status Listen();
   void MakeLoop();
   CoordinatorPorts MakePorts();
@@ -143,11 +147,7 @@ Status Session::TakeUp(std::optional<PersistentState> stored) {
   term_ = Term(1);
   Incarnation cluster(RandomNumber());
   if (stored) {
-    if (stored->phase == JobPhase::kFinished || stored->phase == JobPhase::kFailed) {
-      return Refused(dir_ + " holds the job " + stored->spec.job + ", which has " +
-                     (stored->phase == JobPhase::kFinished ? "finished" : "failed") +
-                     "; it can be read (locum status, locum events) but not run again. Choose another --dir");
-    }
+    if (stored->phase == JobPhase::kFinished || stored->phase == JobPhase::kFailed) return RefuseEnded(*stored);
     if (!args_.command.empty() && args_.command != stored->spec.command) {
       return Refused(dir_ + " holds the unfinished job " + stored->spec.job +
                      " with another command; leave the command out to take it up, or choose another --dir");
@@ -178,6 +178,19 @@ Status Session::TakeUp(std::optional<PersistentState> stored) {
   return OkStatus();
 }
 
+// The end goes to the store before it is told. A coordinator that was killed between the two has left a history
+// without it; this one, which can do nothing else for the job, tells it.
+Status Session::RefuseEnded(const PersistentState& ended) {
+  if (!ToldEnd(ReadTail(dir_ + "/" + kEventsFile, kEndTail))) {
+    auto events = EventLog::Open(dir_ + "/" + kEventsFile);
+    if (!events.ok()) return events.status();
+    LOCUM_RETURN_IF_ERROR((*events)->Append(FormatEvent(EndNote(ended), ended.term, Now(), UnixNow())));
+  }
+  return Refused(dir_ + " holds the job " + ended.spec.job + ", which has " +
+                 (ended.phase == JobPhase::kFinished ? "finished" : "failed") +
+                 "; it can be read (locum status, locum events) but not run again. Choose another --dir");
+}
+
 void Session::LogInput(Time now, const Event& event, const std::vector<Action>& actions) {
   if (inputs_ == nullptr) return;
   wire::InputRecord record;
@@ -190,7 +203,10 @@ void Session::LogInput(Time now, const Event& event, const std::vector<Action>& 
 }
 
 void Session::LogNote(const Note& note, Time now) {
-  Status status = events_->Append(FormatEvent(note, term_, now, UnixNow()));
+  std::string line = FormatEvent(note, term_, now, UnixNow());
+  // Whoever reads that the job has ended finds in the snapshot how, and where the ranks' logs are.
+  if (ToldEnd(line)) WriteSnapshot();
+  Status status = events_->Append(line);
   std::string error = status.ok() ? "" : status.message();
   if (error != note_error_ && !error.empty()) Complain(error, 0);
   note_error_ = error;

@@ -1,8 +1,12 @@
 #include "cli/event_text.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "cli/exit_codes.h"
 
 namespace locum {
 namespace {
@@ -87,6 +91,17 @@ std::string EventText(const std::string& json_line) {
     if (c == '\n' || c == '\r') c = ' ';
   }
   return line;
+}
+
+std::optional<int> ToldEnd(const std::string& json_lines) {
+  for (const char* name : {"\"name\":\"job_finished\"", "\"name\":\"job_failed\""}) {
+    const size_t told = json_lines.find(name);
+    if (told == std::string::npos) continue;
+    constexpr std::string_view kKey = "\"exit_status\":";
+    const size_t at = json_lines.find(kKey, told);
+    return at == std::string::npos ? kExitFailed : std::atoi(json_lines.c_str() + at + kKey.size());
+  }
+  return std::nullopt;
 }
 
 }  // namespace locum

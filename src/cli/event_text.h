@@ -1,6 +1,7 @@
 // A line of the history, for people.
 #pragma once
 
+#include <optional>
 #include <string>
 
 namespace locum {
@@ -8,5 +9,8 @@ namespace locum {
 // "10:15:00.123  fault_detected  node-2, rank 1, generation 3, step 812: killed by SIGKILL (silence 5.0 ms)".
 // A line that is not one of ours comes back as it is.
 std::string EventText(const std::string& json_line);
+
+// The job's exit status, when one of these lines tells how the job ended.
+std::optional<int> ToldEnd(const std::string& json_lines);
 
 }  // namespace locum

@@ -158,6 +158,8 @@ void LocalRun::OnEnded(pid_t pid, int status) {
   for (Node& node : nodes_) {
     if (node.pid != pid) continue;
     node.pid = 0;
+    // A keeper that was killed has left it. Now, not at the end: this process may be killed too before that.
+    ::unlink((node.dir + "/" + kKeeperSocket).c_str());
     return OnNodeEnded(&node, status);
   }
 }
@@ -166,9 +168,9 @@ void LocalRun::OnCoordinatorEnded(int status) {
   if (phase_ == Phase::kStopping) return StopNodes();
   if (phase_ != Phase::kUp && phase_ != Phase::kStarting) return;
   ShowEvents();
-  if (end_was_told_) {
+  if (told_end_) {
     // Killed or not: the end was on record, and with it the job's status.
-    status_ = told_status_;
+    status_ = *told_end_;
     return EnterPhase(Phase::kLeaving, kLeaveDeadline);
   }
   if (Clock::now() - coordinator_started_at_ > kProven) coordinator_restarts_ = 0;
@@ -187,7 +189,7 @@ void LocalRun::OnCoordinatorEnded(int status) {
 void LocalRun::OnNodeEnded(Node* node, int status) {
   if (phase_ != Phase::kUp && phase_ != Phase::kStarting) return;
   ShowEvents();
-  if (end_was_told_) return;
+  if (told_end_) return;
   bool asked = WIFEXITED(status) && WEXITSTATUS(status) == 0;
   bool hopeless = WIFEXITED(status) && WEXITSTATUS(status) == kExitUsage;
   if (asked) return;
@@ -282,7 +284,6 @@ void LocalRun::Advance() {
     case Phase::kKilling:
       children_.KillAll();  // also what was adopted since
       if (!children_.None() && !late) break;
-      for (const Node& node : nodes_) ::unlink((node.dir + "/keeper.sock").c_str());
       phase_ = Phase::kOver;
       break;
     case Phase::kOver: break;
@@ -311,13 +312,7 @@ void LocalRun::ShowEvents() {
     size_t stop = text.find('\n', begin);
     std::string line = text.substr(begin, stop - begin);
     begin = stop + 1;
-    if (line.find("\"name\":\"job_finished\"") != std::string::npos ||
-        line.find("\"name\":\"job_failed\"") != std::string::npos) {
-      end_was_told_ = true;
-      constexpr std::string_view kKey = "\"exit_status\":";
-      const size_t at = line.find(kKey);
-      told_status_ = at == std::string::npos ? kExitFailed : std::atoi(line.c_str() + at + kKey.size());
-    }
+    if (auto told = ToldEnd(line)) told_end_ = told;
     display_.Event(EventText(line));
   }
   if (poll_ != nullptr) poll_->Hurry();

@@ -80,8 +80,7 @@ class LocalRun {
   std::string address_;
   std::vector<Node> nodes_;
   uint64_t events_at_ = 0;
-  bool end_was_told_ = false;  // an event said how the job ended
-  int told_status_ = 0;        // with this exit status
+  std::optional<int> told_end_;  // the job's exit status, once an event has said how it ended
   int status_ = 0;
 };
 

@@ -175,6 +175,8 @@ struct Note {
   std::vector<std::pair<std::string, int64_t>> figures;
   std::vector<std::pair<std::string, std::string>> details;
 };
+// What the history says of a job that has ended.
+Note EndNote(const PersistentState& ended);
 struct WakeAt {
   Time when;
 };  // a Tick is wanted then; replaces the previous wish

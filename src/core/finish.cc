@@ -9,10 +9,23 @@ void Coordinator::Impl::Fail(int exit_status, const std::string& reason) {
   p_.phase = JobPhase::kFailed;
   p_.exit_status = exit_status;
   p_.reason = reason;
-  Note& note = AddNote("job_failed");
-  note.reason = reason;
-  note.figures = {{"exit_status", exit_status}};
+  TellEnd();
+}
+
+void Coordinator::Impl::TellEnd() {
+  Note note = EndNote(p_);
+  note.step = committed_;
+  out_.emplace_back(std::move(note));
   end_at_ = now_ + T().grace + std::chrono::seconds(2);
+}
+
+Note EndNote(const PersistentState& ended) {
+  Note note;
+  note.name = ended.phase == JobPhase::kFinished ? "job_finished" : "job_failed";
+  note.generation = ended.generation;
+  note.reason = ended.reason;
+  note.figures = {{"exit_status", ended.exit_status}};
+  return note;
 }
 
 int ShellStatus(const WorkerExit& exit) { return exit.signal != 0 ? 128 + exit.signal : exit.status; }
@@ -87,10 +100,7 @@ void Coordinator::Impl::ProgressFinish() {
       }
     }
     p_.phase = JobPhase::kFinished;
-    Note& note = AddNote("job_finished");
-    note.reason = p_.reason;
-    note.figures = {{"exit_status", p_.exit_status}};
-    end_at_ = now_ + T().grace + std::chrono::seconds(2);
+    TellEnd();
   }
   if (p_.phase != JobPhase::kFinished && p_.phase != JobPhase::kFailed) return;
   // Nodes end by themselves once told; those that cannot be reached are not waited for beyond their grace. One that

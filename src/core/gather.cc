@@ -17,12 +17,20 @@ std::string LastLine(const std::string& text) {
   return end - begin < kMost ? text.substr(begin, end - begin + 1) : text.substr(begin, kMost) + "...";
 }
 
+std::string CommandLine(const std::vector<std::string>& words) {
+  constexpr size_t kMost = 200;
+  std::string line;
+  for (const std::string& word : words) line += (line.empty() ? "" : " ") + word;
+  return line.size() <= kMost ? line : line.substr(0, kMost) + "...";
+}
+
 }  // namespace
 
 // Nothing has been trained, so nothing is lost by ending; and a command that fails at once fails everywhere.
 void Coordinator::Impl::FailStart(const Node& node, const SlotInfo& slot) {
   const WorkerExit exit = slot.report->exit.value_or(WorkerExit{});
-  std::string why = "the command ended on node " + node.name + " before its first step: " + exit.what;
+  std::string why = "the command '" + CommandLine(p_.spec.command) + "' ended on node " + node.name +
+                    " before its first step: " + exit.what;
   if (exit.status == 0 && exit.signal == 0) why += "; does it call locum_join and locum_next_step?";
   if (const std::string last = LastLine(exit.log_tail); !last.empty()) why += "; its last line: " + last;
   if (!slot.report->log.empty()) why += "; its output is in " + slot.report->log;

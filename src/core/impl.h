@@ -153,6 +153,7 @@ struct Coordinator::Impl {
   void ProgressFinish();
   bool LostAtEnd(const Placement& placement);
   void Fail(int exit_status, const std::string& reason);
+  void TellEnd();
 
   // orders.cc
   NodeOrder OrderFor(const Node& node) const;

@@ -33,6 +33,22 @@ class Clean(unittest.TestCase):
             self.assertEqual(cluster.wait_exit(), 7, cluster.stderr())
             self.assertEqual(cluster.left_behind(), [])
 
+    def test_command_that_fails_at_once(self):
+        with Cluster("--nodes", 2, command=["/bin/false"]) as cluster:
+            self.assertEqual(cluster.wait_exit(), 1, cluster.stderr())
+            self.assertEqual(cluster.left_behind(), [])
+            (failed,) = cluster.events("job_failed")
+            self.assertIn("'/bin/false'", failed["reason"])
+            self.assertIn("exit status 1", failed["reason"])
+            self.assertIn(failed["reason"], cluster.stderr())
+            # Nothing that one more try could mend: each worker ran once, on a node that was started once.
+            for name in ("node-0", "node-1"):
+                agents = {e["incarnations"]["agent"] for e in cluster.events("node_joined") if e["node"] == name}
+                self.assertLessEqual(len(agents), 1)
+                self.assertLessEqual(len(list((cluster.dir / "nodes" / name).glob("worker-*.log"))), 1)
+                self.assertLessEqual(len([e for e in cluster.events("worker_exited") if e["node"] == name]), 1)
+            self.assertNotIn("starting it again", cluster.stderr())
+
     def test_children_that_hide(self):
         script = LOADER + f"exec {BIN / 'minimal'} --steps 40 --step-ms 5"
         with Cluster("--nodes", 2, command=["sh", "-c", script]) as cluster:
@@ -63,6 +79,37 @@ class Clean(unittest.TestCase):
                     cluster.process.kill()
                     cluster.process.wait()
                     self.assert_clean(cluster, 20)
+
+    def kill_keeper(self, cluster, *with_it):
+        """Of the node with rank 1, and of that node nothing else. Returns its socket."""
+        status = cluster.wait_step(10)
+        name = cluster.node_of_rank(1, status)
+        socket = cluster.dir / "nodes" / name / "keeper.sock"
+        self.assertTrue(socket.is_socket())
+        for pid in (*with_it, next(n["keeper_pid"] for n in status["nodes"] if n["name"] == name)):
+            os.kill(pid, signal.SIGKILL)
+        return socket
+
+    def test_sigkill_of_a_keeper(self):
+        command = [BIN / "minimal", "--steps", 200, "--step-ms", 10]
+        with Cluster("--nodes", 2, "--spares", 1, "--no-restart", command=command) as cluster:
+            socket = self.kill_keeper(cluster)
+            wait_for("its socket to go while the job runs", lambda: cluster.ended() or not socket.exists())
+            self.assertFalse(cluster.ended())
+            self.assertEqual(cluster.wait_exit(), 0, cluster.stderr())
+            self.assertEqual(cluster.left_behind(), [])
+
+    def test_sigkill_of_run_and_a_keeper(self):
+        with Cluster("--nodes", 2, "--spares", 1, "--no-restart", "--grace", "1s", command=MINIMAL) as cluster:
+            socket = self.kill_keeper(cluster)
+            wait_for("its socket to go", lambda: not socket.exists())
+            cluster.process.kill()
+            cluster.process.wait()
+            self.assert_clean(cluster, 20)
+        with Cluster("--nodes", 2, "--spares", 1, "--grace", "1s", command=MINIMAL) as cluster:
+            self.kill_keeper(cluster, cluster.process.pid)
+            cluster.process.wait()
+            self.assert_clean(cluster, 20)
 
     def test_second_interrupt_kills_at_once(self):
         deaf = ["sh", "-c", "trap '' TERM INT; while :; do sleep 1; done"]

@@ -2,7 +2,6 @@
 node is taken down without a reset; the spare takes over; the link comes back; the node is fenced, repaired, and
 takes its rank back."""
 
-import json
 import os
 import pathlib
 import shutil
@@ -58,6 +57,17 @@ class Machines:
             subprocess.run(["ip", "netns", "del", name], capture_output=True)
 
 
+class LinkedJob(harness.Job):
+    """Asked on machine a, where its coordinator is."""
+
+    def __init__(self, directory, machines):
+        super().__init__(directory)
+        self.machines = machines
+
+    def ask(self, *words):
+        return self.machines.run("a", [LOCUM, *words, "--dir", str(self.dir)])
+
+
 def can_make_namespaces():
     return os.geteuid() == 0 and shutil.which("ip") and subprocess.run(
         ["ip", "netns", "list"], capture_output=True).returncode == 0
@@ -69,6 +79,7 @@ class Link(unittest.TestCase):
         # Not below /tmp: each machine has a /tmp of its own.
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="locum-link-", dir="/var/tmp"))
         self.machines = Machines()
+        self.job = LinkedJob(self.dir / "job", self.machines)
         self.processes = []
         self.mark = f"LOCUM_TEST_MARK=link-{os.getpid()}"
 
@@ -101,24 +112,6 @@ class Link(unittest.TestCase):
                           str(self.dir / name), "--interface", self.machines.veth[machine], "--token-file",
                           str(self.dir / "job" / "token"))
 
-    def status(self):
-        done = self.machines.run("a", [LOCUM, "status", "--dir", str(self.dir / "job"), "--json"])
-        return json.loads(done.stdout) if done.returncode == 0 and done.stdout else None
-
-    def events(self, name):
-        path = self.dir / "job" / "events.jsonl"
-        lines = path.read_text().split("\n")[:-1] if path.exists() else []
-        return [e for e in map(json.loads, lines) if e["name"] == name]
-
-    def wait_event(self, name, count=1):
-        wait_for(f"event {name} ({count})", lambda: len(self.events(name)) >= count)
-
-    def wait_status(self, what, condition):
-        def check():
-            status = self.status()
-            return status if status and condition(status) else None
-        return wait_for(what, check)
-
     def test_link_down_without_reset(self):
         coordinator = self.start("a", "coordinator", "coordinator", "--interface", self.machines.veth["a"], "--port", "7070",
                                  "--dir", str(self.dir / "job"), "--nodes", "2", "--spares", "1", "--", *COMMAND)
@@ -126,26 +119,26 @@ class Link(unittest.TestCase):
         self.start_agent("a", "node-0")
         self.start_agent("b", "node-1")
         self.start_agent("a", "node-2")
-        before = self.wait_status("step 50", lambda s: s["job"]["step"] >= 50)
+        before = self.job.wait_status("step 50", lambda s: s["job"]["step"] >= 50)
         self.assertEqual({n["name"]: n["address"] for n in before["nodes"]},
                          {"node-0": "10.77.0.1", "node-1": "10.77.0.2", "node-2": "10.77.0.1"})
         pids = {r["rank"]: (r["worker_pid"], harness.start_time(r["worker_pid"])) for r in before["ranks"]}
 
         self.machines.link("b", "down")
-        self.wait_event("step_resumed", 2)
-        self.assertEqual([e["node"] for e in self.events("fault_detected")], ["node-1"])
-        between = self.status()
+        self.job.wait_event("step_resumed", 2)
+        self.assertEqual([e["node"] for e in self.job.events("fault_detected")], ["node-1"])
+        between = self.job.status()
         self.assertEqual({r["rank"]: r["node"] for r in between["ranks"]}, {0: "node-0", 1: "node-2"})
         self.assertEqual(harness.start_time(pids[0][0]), pids[0][1])
         self.assertIsNotNone(harness.start_time(pids[1][0]), "the cut-off worker is alive, and must do no harm")
 
         self.machines.link("b", "up")
-        self.wait_event("node_repaired")
+        self.job.wait_event("node_repaired")
         self.assertIsNone(harness.start_time(pids[1][0]), "the fenced worker was to be ended")
-        asked = self.machines.run("a", [LOCUM, "failback", "node-1", "--dir", str(self.dir / "job")])
+        asked = self.job.failback("node-1")
         self.assertEqual(asked.returncode, 0, asked.stderr)
-        self.wait_event("failback_done")
-        self.assertEqual({r["rank"]: r["node"] for r in self.status()["ranks"]}, {0: "node-0", 1: "node-1"})
+        self.job.wait_event("failback_done")
+        self.assertEqual({r["rank"]: r["node"] for r in self.job.status()["ranks"]}, {0: "node-0", 1: "node-1"})
         self.assertEqual(coordinator.wait(harness.DEADLINE), 0)
         wait_for("all processes to end", lambda: not harness.processes_with(self.mark), 30)
 

@@ -87,9 +87,11 @@ TEST_F(KeeperProcess, KeeperKilled_NothingSurvives) {
   Order({RunSlot(0), RunSlot(1)});
   ASSERT_TRUE(AwaitWorker(0, Ready));
   ASSERT_TRUE(AwaitWorker(1, Ready));
+  ASSERT_TRUE(std::filesystem::exists(dir_ + "/keeper.sock"));
   ::kill(keeper_, SIGKILL);
   EXPECT_EQ(AwaitEnd(keeper_), 1000 + SIGKILL);
   EXPECT_TRUE(AwaitNothingLeft());
+  EXPECT_FALSE(std::filesystem::exists(dir_ + "/keeper.sock"));
 }
 
 TEST_F(KeeperProcess, KeeperKilled_NextOneOnTheDirectoryWaitsForItsReapersAndStarts) {

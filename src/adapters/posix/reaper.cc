@@ -36,6 +36,7 @@ class Reaper {
       if (ending_) pause = std::min(pause * 2, kLastPauseMs);
       Wait(signals, timeout);
     }
+    if (KeeperIsGone()) ::unlink(setup_.keeper_socket.c_str());
     FromReaper report;
     report.kind = FromReaper::kEnded;
     report.started = started_;
@@ -117,6 +118,11 @@ class Reaper {
     }
     if (fds[1].revents != 0) Obey();
     if (!ending_ && fds[2].revents != 0) ending_ = true;
+  }
+
+  bool KeeperIsGone() const {
+    pollfd fd{setup_.keeper_pidfd, POLLIN, 0};
+    return deserted_ || (::poll(&fd, 1, 0) > 0 && (fd.revents & POLLIN) != 0);
   }
 
   int ControlFd() const { return deserted_ ? -1 : setup_.control_fd; }

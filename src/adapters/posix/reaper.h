@@ -2,7 +2,7 @@
 // the worker forks, with setsid or twice, ends up below it. When the worker or the keeper dies, or the keeper says
 // so, it ends everything below it, repeating kill and wait until the kernel says that no child is left, and only
 // then tells the keeper. It holds the descriptor of the keeper's lock, so that a new keeper in the same directory
-// waits for it.
+// waits for it; so it may remove the socket that a killed keeper has left there.
 //
 // Between it and the keeper is a SOCK_SEQPACKET pair with packets of the two structures below.
 #pragma once
@@ -39,6 +39,7 @@ struct ReaperSetup {
   int control_fd = -1;
   int keeper_pidfd = -1;
   int lock_fd = -1;
+  std::string keeper_socket;  // path
 };
 
 // Never returns; to be called in a freshly forked child of a process without threads.

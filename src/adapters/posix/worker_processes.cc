@@ -68,6 +68,7 @@ void WorkerProcesses::Start(const StartWorker& start) {
   setup.control_fd = reaper_end.get();
   setup.keeper_pidfd = setup_.keeper_pidfd;
   setup.lock_fd = setup_.lock_fd;
+  setup.keeper_socket = setup_.socket_path;
   pid_t pid = ::fork();
   if (pid == 0) RunReaper(setup);
   if (pid < 0) return NotStarted(start.worker, 126, std::string("cannot make a process: ") + std::strerror(errno));
