@@ -1,6 +1,7 @@
 """Nothing is left behind: after success, failure, Ctrl-C at any moment, and SIGKILL of `locum run`."""
 
 import os
+import pathlib
 import random
 import signal
 import sys
@@ -8,7 +9,7 @@ import time
 import unittest
 
 import harness
-from harness import BIN, Cluster, wait_for
+from harness import BIN, Cluster, processes_with, start_time, wait_for
 
 MINIMAL = [BIN / "minimal", "--steps", 100000, "--step-ms", 5]
 # A data loader as they are in the field: a session of its own, deaf to SIGTERM, outliving its parent.
@@ -98,6 +99,28 @@ class Clean(unittest.TestCase):
             self.assertFalse(cluster.ended())
             self.assertEqual(cluster.wait_exit(), 0, cluster.stderr())
             self.assertEqual(cluster.left_behind(), [])
+
+    def test_reapers_killed_with_their_node(self):
+        """Nobody is left who could end the worker's hidden child, but for the next keeper of the directory."""
+        script = LOADER + f"exec {BIN / 'minimal'} --steps 100000 --step-ms 5"
+        with Cluster("--nodes", 2, "--spares", 1, "--grace", "1s", command=["sh", "-c", script]) as cluster:
+            status = cluster.wait_step(10)
+            name = cluster.node_of_rank(1, status)
+            node = next(n for n in status["nodes"] if n["name"] == name)
+            of_node = processes_with(f"LOCUM_SOCKET={cluster.dir}/nodes/{name}/keeper.sock")
+            worker = next(r["worker_pid"] for r in status["ranks"] if r["node"] == name)
+            hidden = [pid for pid in of_node if pid != worker]
+            self.assertTrue(hidden)
+            born = {pid: start_time(pid) for pid in hidden}
+            reaper = int(pathlib.Path(f"/proc/{worker}/stat").read_text().rsplit(")", 1)[1].split()[1])
+            pids = [reaper, node["keeper_pid"], node["agent_pid"], worker]
+            for signal_number in (signal.SIGSTOP, signal.SIGKILL):
+                for pid in pids:
+                    os.kill(pid, signal_number)
+            self.assertEqual([start_time(pid) for pid in hidden], [born[pid] for pid in hidden])
+            cluster.wait_event("node_repaired")
+            self.assertEqual([pid for pid in hidden if start_time(pid) == born[pid]], [])
+            self.assertFalse(cluster.ended())
 
     def test_sigkill_of_run_and_a_keeper(self):
         with Cluster("--nodes", 2, "--spares", 1, "--no-restart", "--grace", "1s", command=MINIMAL) as cluster:
