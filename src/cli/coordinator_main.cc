@@ -173,6 +173,7 @@ Status Session::TakeUp(std::optional<PersistentState> stored) {
   inputs_ = std::move(*inputs);
   wire::InputRecord record;
   *record.mutable_start() = ToWire(spec_, term_, cluster, stored ? &*stored : nullptr);
+  record.mutable_start()->set_version(kVersion);
   inputs_->Append(record.SerializeAsString());
   core_ = std::make_unique<Coordinator>(spec_, term_, cluster, std::move(stored));
   return OkStatus();

@@ -9,4 +9,14 @@ namespace locum {
 // A line that is not one of ours comes back as it is.
 std::string EventText(const std::string& json_line);
 
+// The lines of one history in their order. What is no fault because the job has ended is not shown as one: workers that
+// were told to end say so, and streams that close then are left out (the text is empty). The JSON has it all.
+class EventTeller {
+ public:
+  std::string Text(const std::string& json_line);
+
+ private:
+  bool over_ = false;  // the job has ended, and every worker that is left is told to
+};
+
 }  // namespace locum

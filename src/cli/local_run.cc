@@ -318,7 +318,7 @@ void LocalRun::ShowEvents() {
       const size_t at = line.find(kKey);
       told_status_ = at == std::string::npos ? kExitFailed : std::atoi(line.c_str() + at + kKey.size());
     }
-    display_.Event(EventText(line));
+    if (std::string shown = teller_.Text(line); !shown.empty()) display_.Event(shown);
   }
   if (poll_ != nullptr) poll_->Hurry();
 }

@@ -13,6 +13,7 @@
 #include "cli/children.h"
 #include "cli/commands.h"
 #include "cli/display.h"
+#include "cli/event_text.h"
 #include "cli/rank_output.h"
 #include "cli/view_poll.h"
 
@@ -80,6 +81,7 @@ class LocalRun {
   std::string address_;
   std::vector<Node> nodes_;
   uint64_t events_at_ = 0;
+  EventTeller teller_;
   bool end_was_told_ = false;  // an event said how the job ended
   int told_status_ = 0;        // with this exit status
   int status_ = 0;
