@@ -9,7 +9,11 @@
 #include <fstream>
 #include <set>
 
+#include "adapters/eventlog/input_log.h"
+#include "adapters/grpc/convert.h"
+#include "cli/commands.h"
 #include "cli/event_text.h"
+#include "cli/exit_codes.h"
 #include "cli/files.h"
 #include "cli/net.h"
 #include "cli/rank_output.h"
@@ -131,6 +135,24 @@ TEST(StartDir, FailedStart_TakesAwayOnlyWhatIsNewAndOurs) {
     start.Keep();
   }
   EXPECT_TRUE(std::filesystem::exists(dir.File("d/store.db")));
+}
+
+TEST(Replay, LogOfAnotherLocum_IsRefusedNotCompared) {
+  TempDir dir;
+  for (const char* version : {"", "0.0.9"}) {
+    JobSpec spec{"j", {"true"}, 1, 0, 1, 0, Timeouts{}};
+    wire::InputRecord record;
+    *record.mutable_start() = ToWire(spec, Term(1), Incarnation(1), nullptr);
+    record.mutable_start()->set_version(version);
+    {
+      auto log = InputLog::Create(dir.File(InputLogName(Term(1))), 1u << 20);
+      ASSERT_TRUE(log.ok());
+      ASSERT_TRUE((*log)->Append(record.SerializeAsString()));
+    }
+    ::testing::internal::CaptureStderr();
+    EXPECT_EQ(ReplayMain(dir.path, false), kExitUsage);
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("Replay it with the locum that wrote it"));
+  }
 }
 
 TEST(FindProgram, AbsentAndNotExecutable_AreToldApart) {

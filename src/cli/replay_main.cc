@@ -96,10 +96,7 @@ int ReplayMain(const std::string& dir, bool verbose) {
     Replay replay;
     replay.verbose = verbose;
     Status status = ReadInputLog(file, [&](std::string_view payload) { return replay.Take(payload); });
-    if (status.code() == Code::kCorrupt) {
-      return Complain(status.message() + "; replay it with the locum that wrote it", kExitUsage);
-    }
-    if (!status.ok()) return Complain(status.message(), kExitFailed);
+    if (!status.ok()) return Complain(status.message(), kExitUsage);
     if (!replay.foreign.empty()) return Complain(file + " " + replay.foreign, kExitUsage);
     if (!replay.error.empty()) return Complain(file + ": " + replay.error, kExitFailed);
     std::printf("%s: %llu inputs, %llu answers, all as they were; %.1f ms in the core\n", file.c_str(),
