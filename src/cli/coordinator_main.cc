@@ -265,8 +265,8 @@ Status Session::Listen() {
   if (!server.ok()) return server.status();
   server_ = std::move(*server);
   std::string text = FormatHostPort(address_.host, server_->port());
-  if (args_.config.dir.empty()) LOCUM_RETURN_IF_ERROR(PointLatest(spec_.job));
   LOCUM_RETURN_IF_ERROR(WriteCoordinatorFile(dir_, {text, ::getpid(), spec_.job, kVersion}));
+  if (args_.config.dir.empty()) LOCUM_RETURN_IF_ERROR(PointLatest(spec_.job));
   std::printf("coordinator at %s, job %s, term %llu, %s\n", text.c_str(), spec_.job.c_str(),
               static_cast<unsigned long long>(term_.value), dir_.c_str());
   if (!IsLoopback(address_.host)) std::printf("agents need the token in %s/%s\n", dir_.c_str(), kTokenFile);

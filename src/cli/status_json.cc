@@ -202,7 +202,8 @@ std::string StatusTable(const Json& status, const std::string& dir) {
   if (job["coordinator"] != "running") out += "no coordinator runs; this is what it left\n";
   if (left) {
     out += "'locum coordinator --dir " + (dir.empty() ? "DIR" : dir) +
-           "' takes the job up again, with the nodes that still run\n";
+           "' takes the job up again if its nodes still run, whose memory holds the state;\n"
+           "else start it again in a new --dir\n";
   }
   if (!reason.empty() && !stopped) out += "reason: " + reason + "\n";
   if (std::string waits = job.value("waiting_for", ""); !waits.empty()) out += "waiting for " + waits + "\n";
