@@ -116,8 +116,10 @@ typedef struct locum_step {
 } locum_step;
 
 /* 1: train this step. 0: the job has reached its last step; call locum_finish; `step`, `generation`, `rank` and
- * `world_size` tell where, `rank` is UINT32_MAX on a spare that was never needed. Negative: an error, the worker must
- * end. Blocks while a recovery or a planned move runs, and on a spare until it is needed. */
+ * `world_size` tell where. Negative: an error, the worker must end. Blocks while a recovery or a planned move runs, and
+ * on a spare until it is needed. On a spare that is never needed it does not return: when the job has ended, the node
+ * ends the process by SIGTERM, and by SIGKILL after the grace. What such a process has to put in order, it does in a
+ * handler of SIGTERM. (Told that the job finishes while it holds no rank, it would return 0 with `rank` UINT32_MAX.) */
 LOCUM_API int locum_next_step(locum_job* job, locum_step* step);
 
 /* The group of this generation is connected. */

@@ -179,7 +179,7 @@ class Job {
     return std::string(static_cast<const char*>(value), bytes);
   }
 
-  // As of the last NextStep, also of the one that gave no step; none on a spare that was never needed.
+  // As of the last NextStep that returned, also of the one that gave no step; none before the first.
   std::optional<std::uint32_t> Rank() const {
     return rank_ == UINT32_MAX ? std::nullopt : std::optional<std::uint32_t>(rank_);
   }

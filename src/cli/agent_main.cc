@@ -17,6 +17,7 @@
 #include "cli/files.h"
 #include "cli/net.h"
 #include "cli/node_main.h"
+#include "cli/start_dir.h"
 
 namespace locum {
 namespace {
@@ -92,6 +93,10 @@ int AgentMain(const AgentArgs& args) {
     if (probed != kExitOk) return probed;
   }
 
+  StartDir start;
+  if (Status made = start.Make(dir, DirSetting(config, "agent.dir")); !made.ok()) {
+    return Complain(made.message(), kExitUsage);
+  }
   KeeperOptions options;
   options.dir = dir;
   options.name = name;
@@ -104,6 +109,12 @@ int AgentMain(const AgentArgs& args) {
   if (!config.agent_token_file.empty()) {
     options.agent_command.insert(options.agent_command.end(), {"--token-file", AbsolutePath(config.agent_token_file)});
   }
+  // Refused before it ever joined: the reason was told, and nobody needs what it has made.
+  options.ended = [&](int status) {
+    if (status != kExitFailed || HoldsWorkerFiles(dir)) return start.Keep();
+    start.Guard(IsAgentFile);
+    start.Clear();
+  };
   return RunKeeper(options);
 }
 

@@ -7,17 +7,25 @@
 
 #include <filesystem>
 #include <fstream>
+#include <set>
 
+#include "adapters/eventlog/input_log.h"
+#include "adapters/grpc/convert.h"
+#include "cli/commands.h"
 #include "cli/event_text.h"
+#include "cli/exit_codes.h"
 #include "cli/files.h"
 #include "cli/net.h"
 #include "cli/rank_output.h"
+#include "cli/start_dir.h"
 #include "cli/status_json.h"
 
 namespace locum {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 struct TempDir {
   TempDir() { LOCUM_CHECK(::mkdtemp(path.data()) != nullptr); }
@@ -79,6 +87,72 @@ TEST(Token, GivenByFile_ComesFirstAndIsChecked) {
   EXPECT_THAT(FindToken(dir.File("empty"), "").status().message(), HasSubstr("holds no token"));
   EXPECT_FALSE(EnsureToken(dir.File("absent"), dir.path).ok());
   EXPECT_FALSE(FindToken("", "").ok());
+}
+
+TEST(StartDir, RootDirectory_IsRefused) {
+  StartDir start;
+  EXPECT_EQ(start.Make("/", "--dir").message(), "--dir: / is no directory for a job or a node; name one of its own");
+}
+
+TEST(StartDir, FailedStart_TakesAwayOnlyWhatIsNewAndOurs) {
+  TempDir dir;
+  const std::string job = dir.File("a/b");
+  {
+    StartDir start;
+    ASSERT_TRUE(start.Make(job, "--dir").ok());
+    Append(job + "/lock", "");
+    start.Guard(IsCoordinatorFile, "lock");
+    Append(job + "/store.db", "");
+    Append(job + "/store.db-wal", "");
+  }
+  EXPECT_FALSE(std::filesystem::exists(dir.File("a")));
+  std::filesystem::create_directories(job);
+  Append(job + "/token", "mine");
+  {
+    StartDir start;
+    ASSERT_TRUE(start.Make(job, "--dir").ok());
+    Append(job + "/lock", "");
+    start.Guard(IsCoordinatorFile, "lock");
+    Append(job + "/events.jsonl", "");
+    Append(job + "/of_a_person", "");
+    Append(job + "/agent.log", "");
+  }
+  std::set<std::string> left;
+  for (const auto& entry : std::filesystem::directory_iterator(job)) left.insert(entry.path().filename());
+  EXPECT_THAT(left, ElementsAre("agent.log", "of_a_person", "token"));
+  {
+    // Refused by the lock: what is there is another one's.
+    StartDir start;
+    ASSERT_TRUE(start.Make(dir.File("c"), "--dir").ok());
+    Append(dir.File("c/store.db"), "");
+  }
+  EXPECT_TRUE(std::filesystem::exists(dir.File("c/store.db")));
+  {
+    StartDir start;
+    ASSERT_TRUE(start.Make(dir.File("d"), "--dir").ok());
+    start.Guard(IsCoordinatorFile, "lock");
+    Append(dir.File("d/store.db"), "");
+    start.Keep();
+  }
+  EXPECT_TRUE(std::filesystem::exists(dir.File("d/store.db")));
+}
+
+TEST(Replay, LogOfAnotherLocum_IsRefusedNotCompared) {
+  TempDir dir;
+  for (const char* version : {"", "0.0.9"}) {
+    JobSpec spec{"j", {"true"}, 1, 0, 1, 0, Timeouts{}};
+    wire::InputRecord record;
+    *record.mutable_start() = ToWire(spec, Term(1), Incarnation(1), nullptr);
+    record.mutable_start()->set_version(version);
+    {
+      auto log = InputLog::Create(dir.File(InputLogName(Term(1))), 1u << 20);
+      ASSERT_TRUE(log.ok());
+      ASSERT_TRUE((*log)->Append(record.SerializeAsString()));
+    }
+    ::testing::internal::CaptureStderr();
+    EXPECT_EQ(ReplayMain(dir.path, false), kExitUsage);
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("Replay it with the locum that wrote it"));
+  }
 }
 
 TEST(FindProgram, AbsentAndNotExecutable_AreToldApart) {
@@ -206,6 +280,39 @@ TEST(EventText, End_IsToldByItsStatus) {
   EXPECT_EQ(ToldEnd(other), std::nullopt);
   EXPECT_EQ(ToldEnd(other + "{\"name\":\"job_failed\",\"figures\":{\"exit_status\":7}}\n" + other), 7);
   EXPECT_EQ(ToldEnd("{\"name\":\"job_finished\",\"figures\":{\"exit_status\":0}}\n"), 0);
+}
+
+TEST(StatusTable, StoppedJob_SaysSoAndWhatTakesItUp) {
+  PersistentState stored;
+  stored.spec.job = "j";
+  stored.phase = JobPhase::kRunning;
+  stored.reason = "stopped by SIGINT";
+  stored.nodes.push_back({"node-0", NodeState::kHealthy, Role::kSpare, Incarnation(1), ""});
+  Json json = StatusJson(stored, Json());
+  EXPECT_EQ(json["job"]["spares"], 1) << "as many as the nodes' roles say";
+  std::string table = StatusTable(json, "some/dir");
+  EXPECT_THAT(table, HasSubstr("job j: stopped by SIGINT while running, step 0"));
+  EXPECT_THAT(table, HasSubstr("'locum coordinator --dir some/dir' takes the job up again"));
+  stored.phase = JobPhase::kFailed;
+  stored.reason = "stopped by a fault";
+  table = StatusTable(StatusJson(stored, Json()), "some/dir");
+  EXPECT_THAT(table, HasSubstr("job j: failed, step 0"));
+  EXPECT_THAT(table, Not(HasSubstr("takes the job up")));
+}
+
+TEST(EventTeller, AfterTheEnd_WhatLeavesIsNoFault) {
+  const std::string lost = R"({"name":"node_stream_lost","node":"n","reason":"stream closed"})";
+  const std::string exited = R"({"name":"worker_exited","node":"n","reason":"killed by SIGTERM"})";
+  EventTeller teller;
+  EXPECT_THAT(teller.Text(lost), HasSubstr("stream closed"));
+  EXPECT_THAT(teller.Text(exited), HasSubstr("killed by SIGTERM"));
+  EXPECT_THAT(teller.Text(R"({"name":"job_finished"})"), HasSubstr("job_finished"));
+  EXPECT_EQ(teller.Text(lost), "");
+  EXPECT_THAT(teller.Text(exited), HasSubstr("n: ended at the job's end"));
+  EXPECT_THAT(teller.Text(R"({"name":"worker_exited","node":"n","reason":"killed by SIGSEGV"})"),
+              HasSubstr("killed by SIGSEGV"));
+  EXPECT_EQ(teller.Text("text"), "text");
+  EXPECT_EQ(teller.Text(R"({"name":"x","time":3,"reason":[]})"), "  x");
 }
 
 TEST(EventText, Line_IsReadable) {

@@ -17,6 +17,7 @@
 #include "cli/exit_codes.h"
 #include "cli/files.h"
 #include "cli/net.h"
+#include "cli/start_dir.h"
 #include "cli/status_json.h"
 #include "cli/stop_watch.h"
 #include "runtime/coordinator_loop.h"
@@ -72,6 +73,7 @@ class Session {
       loop_->Stop(reason);
     });
     if (Status status = Listen(); !status.ok()) return Complain(status.message(), kExitUsage);
+    start_.Keep();
     CoordinatorLoop::Outcome outcome = loop_->Run();
     server_->Shutdown(kDrain);
     WriteSnapshot();
@@ -89,13 +91,16 @@ class Session {
   Status Listen();
   void MakeLoop();
   CoordinatorPorts MakePorts();
+  Status Persist(const PersistentState& state);
   void LogInput(Time now, const Event& event, const std::vector<Action>& actions);
   void LogNote(const Note& note, Time now);
   void WriteSnapshot();
 
   const CoordinatorArgs args_;
   std::string dir_;
+  HostPort address_;
   std::optional<DirectoryLock> lock_;
+  StartDir start_;  // what it takes away, it takes away under the lock, from under nobody
   std::unique_ptr<Store> store_;
   std::unique_ptr<EventLog> events_;
   std::unique_ptr<InputLog> inputs_;
@@ -119,12 +124,15 @@ Status Session::Prepare() {
   if (args_.command.empty() && ::access((dir_ + "/" + kStoreFile).c_str(), F_OK) != 0) {
     return Invalid(dir_ + " holds no job to take up; give the command: locum coordinator --dir DIR -- COMMAND...");
   }
-  LOCUM_RETURN_IF_ERROR(MakeDirectory(dir_));
-  if (default_dir) LOCUM_RETURN_IF_ERROR(PointLatest(job));
+  auto address = ListenAddress(args_);
+  if (!address.ok()) return address.status();
+  address_ = *address;
+  LOCUM_RETURN_IF_ERROR(start_.Make(dir_, DirSetting(args_.config, "job.dir")));
   LOCUM_RETURN_IF_ERROR(CheckFilesystem(dir_));
   auto lock = DirectoryLock::Take(dir_);
   if (!lock.ok()) return lock.status();
   lock_.emplace(std::move(*lock));
+  start_.Guard(IsCoordinatorFile, kLockFile);
   auto store = Store::Open(dir_);
   if (!store.ok()) return store.status();
   store_ = std::move(*store);
@@ -173,6 +181,7 @@ Status Session::TakeUp(std::optional<PersistentState> stored) {
   inputs_ = std::move(*inputs);
   wire::InputRecord record;
   *record.mutable_start() = ToWire(spec_, term_, cluster, stored ? &*stored : nullptr);
+  record.mutable_start()->set_version(kVersion);
   inputs_->Append(record.SerializeAsString());
   core_ = std::make_unique<Coordinator>(spec_, term_, cluster, std::move(stored));
   return OkStatus();
@@ -213,9 +222,20 @@ void Session::LogNote(const Note& note, Time now) {
   snapshot_due_ = true;
 }
 
+Status Session::Persist(const PersistentState& state) {
+  Status status = store_->Save(state);
+  if (status.ok()) return status;
+  // Training goes on without a coordinator, but `locum run` ends its nodes with it.
+  const bool of_run = args_.local_port >= 0;
+  return Internal(status.message() + "; free space in " + dir_ + " (or mend its disk), then " +
+                  (of_run
+                       ? std::string("run the job again with another --dir")
+                       : "'locum coordinator --dir " + dir_ + "' takes the job up again; training goes on meanwhile"));
+}
+
 CoordinatorPorts Session::MakePorts() {
   CoordinatorPorts ports;
-  ports.persist = [this](const PersistentState& state) { return store_->Save(state); };
+  ports.persist = [this](const PersistentState& state) { return Persist(state); };
   ports.welcome = [this](const SendWelcome& a) { server_->SendWelcome(a.stream, a.welcome); };
   ports.refuse = [this](const RefuseNode& a) { server_->Refuse(a.stream, a.reason); };
   ports.order = [this](const SendOrder& a) { server_->SendOrder(a.stream, a.order); };
@@ -251,22 +271,21 @@ void Session::MakeLoop() {
 }
 
 Status Session::Listen() {
-  auto address = ListenAddress(args_);
-  if (!address.ok()) return address.status();
   ServerHandlers handlers;
   handlers.post = [this](Event event, std::function<void()> taken) {
     return loop_->Post(std::move(event), std::move(taken));
   };
   handlers.view = [this](std::function<void(const ClusterView*)> call) { return loop_->View(std::move(call)); };
   auto server =
-      GrpcServer::Start({address->host, address->port, token_, dir_ + "/" + kEventsFile}, std::move(handlers));
+      GrpcServer::Start({address_.host, address_.port, token_, dir_ + "/" + kEventsFile}, std::move(handlers));
   if (!server.ok()) return server.status();
   server_ = std::move(*server);
-  std::string text = FormatHostPort(address->host, server_->port());
+  std::string text = FormatHostPort(address_.host, server_->port());
   LOCUM_RETURN_IF_ERROR(WriteCoordinatorFile(dir_, {text, ::getpid(), spec_.job, kVersion}));
+  if (args_.config.dir.empty()) LOCUM_RETURN_IF_ERROR(PointLatest(spec_.job));
   std::printf("coordinator at %s, job %s, term %llu, %s\n", text.c_str(), spec_.job.c_str(),
               static_cast<unsigned long long>(term_.value), dir_.c_str());
-  if (!IsLoopback(address->host)) std::printf("agents need the token in %s/%s\n", dir_.c_str(), kTokenFile);
+  if (!IsLoopback(address_.host)) std::printf("agents need the token in %s/%s\n", dir_.c_str(), kTokenFile);
   std::fflush(stdout);
   return OkStatus();
 }

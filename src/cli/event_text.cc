@@ -56,11 +56,13 @@ std::string Figure(const std::string& key, int64_t value) {
   return key + " " + std::to_string(value);
 }
 
-}  // namespace
+std::string TextIn(const Json& e, const char* key) {
+  return e.contains(key) && e[key].is_string() ? e[key].get<std::string>() : "";
+}
 
-std::string EventText(const std::string& json_line) {
-  Json e = Json::parse(json_line, nullptr, false);
-  if (!e.is_object() || !e.contains("name") || !e["name"].is_string()) return json_line;
+bool IsEvent(const Json& e) { return e.is_object() && e.contains("name") && e["name"].is_string(); }
+
+std::string TextOf(const Json& e) {
   std::string about;
   auto add = [&](const std::string& text) { about += (about.empty() ? "" : ", ") + text; };
   auto number = [&](const char* key) {
@@ -70,9 +72,9 @@ std::string EventText(const std::string& json_line) {
   if (e.contains("rank") && e["rank"].is_number_integer()) add("rank " + std::to_string(number("rank")));
   if (number("generation") != 0) add("generation " + std::to_string(number("generation")));
   if (number("step") != 0) add("step " + std::to_string(number("step")));
-  std::string line = TimeOfDay(e.value("time", "")) + "  " + e["name"].get<std::string>();
+  std::string line = TimeOfDay(TextIn(e, "time")) + "  " + e["name"].get<std::string>();
   if (!about.empty()) line += "  " + about;
-  if (std::string reason = e.value("reason", ""); !reason.empty()) line += (about.empty() ? "  " : ": ") + reason;
+  if (std::string reason = TextIn(e, "reason"); !reason.empty()) line += (about.empty() ? "  " : ": ") + reason;
   if (e.contains("details") && e["details"].is_object()) {
     for (const auto& [key, value] : e["details"].items()) {
       if (IsForPeople(key) && value.is_string()) line += ", " + key + " " + value.get<std::string>();
@@ -91,6 +93,25 @@ std::string EventText(const std::string& json_line) {
     if (c == '\n' || c == '\r') c = ' ';
   }
   return line;
+}
+
+}  // namespace
+
+std::string EventText(const std::string& json_line) {
+  Json e = Json::parse(json_line, nullptr, false);
+  return IsEvent(e) ? TextOf(e) : json_line;
+}
+
+std::string EventTeller::Text(const std::string& json_line) {
+  Json e = Json::parse(json_line, nullptr, false);
+  if (!IsEvent(e)) return json_line;
+  const std::string name = e["name"];
+  if (name == "coordinator_started") over_ = false;
+  if (name == "job_finished" || name == "job_failed") over_ = true;
+  if (over_ && name == "node_stream_lost") return "";
+  if (over_ && name == "worker_exited" && TextIn(e, "reason") == "killed by SIGTERM")
+    e["reason"] = "ended at the job's end";
+  return TextOf(e);
 }
 
 std::optional<int> ToldEnd(const std::string& json_lines) {

@@ -13,4 +13,14 @@ std::string EventText(const std::string& json_line);
 // The job's exit status, when one of these lines tells how the job ended.
 std::optional<int> ToldEnd(const std::string& json_lines);
 
+// The lines of one history in their order. What is no fault because the job has ended is not shown as one: workers that
+// were told to end say so, and streams that close then are left out (the text is empty). The JSON has it all.
+class EventTeller {
+ public:
+  std::string Text(const std::string& json_line);
+
+ private:
+  bool over_ = false;  // the job has ended, and every worker that is left is told to
+};
+
 }  // namespace locum

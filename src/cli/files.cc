@@ -93,6 +93,10 @@ std::string AbsolutePath(const std::string& path) {
   return text;
 }
 
+std::string DirSetting(const Config& config, const std::string& key) {
+  return config.Has(key) ? config.origin.at(key) : "--dir";
+}
+
 std::string RandomHex(size_t bytes) {
   std::string raw(bytes, '\0');
   LOCUM_CHECK(::getentropy(raw.data(), raw.size()) == 0);

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "adapters/config/config.h"
 #include "base/status.h"
 
 namespace locum {
@@ -21,6 +22,8 @@ Status MakeDirectory(const std::string& path);  // with its parents
 // This program's file, to be started again.
 std::string OwnProgram();
 std::string AbsolutePath(const std::string& path);
+// What messages about a directory are to call it: where its key was set, else "--dir".
+std::string DirSetting(const Config& config, const std::string& key);
 
 // From the kernel.
 std::string RandomHex(size_t bytes);

@@ -313,7 +313,7 @@ void LocalRun::ShowEvents() {
     std::string line = text.substr(begin, stop - begin);
     begin = stop + 1;
     if (auto told = ToldEnd(line)) told_end_ = told;
-    display_.Event(EventText(line));
+    if (std::string shown = teller_.Text(line); !shown.empty()) display_.Event(shown);
   }
   if (poll_ != nullptr) poll_->Hurry();
 }

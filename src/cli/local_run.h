@@ -13,6 +13,7 @@
 #include "cli/children.h"
 #include "cli/commands.h"
 #include "cli/display.h"
+#include "cli/event_text.h"
 #include "cli/rank_output.h"
 #include "cli/view_poll.h"
 
@@ -81,6 +82,7 @@ class LocalRun {
   std::vector<Node> nodes_;
   uint64_t events_at_ = 0;
   std::optional<int> told_end_;  // the job's exit status, once an event has said how it ended
+  EventTeller teller_;
   int status_ = 0;
 };
 

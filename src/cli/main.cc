@@ -1,12 +1,12 @@
 // The command line: flags, keys of the config file they stand for, and help.
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdio>
 #include <map>
 
 #include "adapters/grpc/channel.h"
 #include "cli/commands.h"
 #include "cli/exit_codes.h"
+#include "cli/usage.h"
 
 namespace locum {
 namespace {
@@ -17,8 +17,6 @@ constexpr const char* kFooter =
     "  2    something in flags, config, DIR or port is for you to change\n"
     "  126  the command is not executable       127  the command does not exist\n"
     "  130  stopped by Ctrl-C (SIGINT)          143  stopped by SIGTERM\n";
-
-constexpr const char* kHint = "\nTry 'locum --help' or 'locum SUBCOMMAND --help'.";
 
 // Flags that stand for keys of the config file, collected as text and applied over the file.
 class KeyedFlags {
@@ -134,21 +132,13 @@ class Program {
   }
 
   int Main() {
+    if (std::string empty = EmptyWord(line_.own); !empty.empty()) return Complain(empty, kExitUsage);
     std::vector<std::string> reversed(line_.own.rbegin(), line_.own.rend());
     try {
       app_.parse(reversed);
-    } catch (const CLI::ExtrasError& error) {
-      bool command = !line_.separated && !line_.own.empty() && (line_.own[0] == "run" || line_.own[0] == "coordinator");
-      return Complain(command ? "unexpected words; put -- in front of the command: locum " + line_.own[0] +
-                                    " [OPTIONS] -- COMMAND..."
-                              : error.what() + std::string(kHint),
-                      kExitUsage);
     } catch (const CLI::ParseError& error) {
       if (error.get_exit_code() == 0) return app_.exit(error);  // help, version
-      if (!line_.own.empty() && line_.own[0][0] != '-' && !HasSubcommand(line_.own[0])) {
-        return Complain("there is no subcommand '" + line_.own[0] + "'" + kHint, kExitUsage);
-      }
-      return Complain(error.what() + std::string(kHint), kExitUsage);
+      return Complain(ExplainParseError(error, Named(), line_.own, line_.separated), kExitUsage);
     }
     for (const auto& [app, action] : actions_) {
       if (app->parsed()) return action();
@@ -157,8 +147,12 @@ class Program {
   }
 
  private:
-  bool HasSubcommand(const std::string& name) const {
-    return std::any_of(actions_.begin(), actions_.end(), [&](const auto& a) { return a.first->get_name() == name; });
+  // The subcommand that is meant, else the program.
+  const CLI::App& Named() const {
+    for (const auto& [app, action] : actions_) {
+      if (!line_.own.empty() && app->get_name() == line_.own[0]) return *app;
+    }
+    return app_;
   }
 
   void DefineRun() {
@@ -257,8 +251,11 @@ class Program {
     failback->add_flag("--wait", wait_, "return when the node has its rank again");
     actions_.emplace_back(failback, [this] { return FailbackMain(target_, node_, wait_); });
 
-    auto* replay = app_.add_subcommand("replay", "step through the logged decisions of a run again")->group("");
-    replay->add_option("DIR", target_.dir)->required();
+    auto* replay = app_.add_subcommand("replay", "step through the logged decisions of a run again");
+    replay->footer(
+        "Decides again from DIR/inputs-<term>.log and compares. Exit status: 0, 1 when an answer differs, 2 for bad "
+        "use.");
+    replay->add_option("DIR", target_.dir, "the directory of a coordinator")->required();
     replay->add_flag("--verbose", json_, "print every input and answer");
     actions_.emplace_back(replay, [this] { return ReplayMain(target_.dir, json_); });
   }

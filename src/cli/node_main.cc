@@ -19,7 +19,9 @@ int RunKeeper(const KeeperOptions& options) {
     std::fprintf(stderr, "locum agent: %s\n", host.status().message().c_str());
     return 1;
   }
-  return RunKeeper(host->get(), ::getpid());
+  int status = RunKeeper(host->get(), ::getpid());
+  if (options.ended) options.ended(status);
+  return status;
 }
 
 int RunAgent(const AgentOptions& options, std::unique_ptr<CoordinatorLink> link) {

@@ -1,6 +1,7 @@
 // A node's two processes, put together from decisions, event loops and this operating system.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@ struct KeeperOptions {
   std::string name;                        // the node's
   std::vector<std::string> agent_command;  // exec'ed with "--keeper-fd", "<n>" appended
   int parent_pidfd = -1;                   // the keeper shuts down when this process dies
+  std::function<void(int)> ended;          // told the exit status while the directory is still locked
 };
 // Blocks until the keeper was shut down and nothing of the node is left; returns the process's exit status. Writes to
 // standard error what keeps it from working. To be called while the process has one thread.

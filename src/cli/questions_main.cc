@@ -28,6 +28,12 @@ struct Found {
   std::unique_ptr<GrpcClient> client;  // null when no coordinator is known
 };
 
+// What is there but cannot be read is said as `locum run` and `locum coordinator` say it.
+Status CheckReadable(const std::string& dir) {
+  Status status = Store::OpenToRead(dir).status();
+  return status.code() == Code::kRefused || status.code() == Code::kCorrupt ? Invalid(status.message()) : OkStatus();
+}
+
 // kInvalid: bad use.
 Result<Found> Find(const Target& target) {
   Found found;
@@ -45,6 +51,7 @@ Result<Found> Find(const Target& target) {
                        ? "no job was run from here (./.locum/latest is missing); name one by --dir or --coordinator"
                        : found.dir + " does not exist");
   }
+  LOCUM_RETURN_IF_ERROR(CheckReadable(found.dir));
   auto file = ReadCoordinatorFile(found.dir);
   if (file.ok()) {
     // DIR/token belongs to the coordinator of DIR, so it comes before the environment.
@@ -60,7 +67,7 @@ Result<Json> StatusFromDir(const std::string& dir) {
   auto store = Store::OpenToRead(dir);
   if (!store.ok()) return store.status();
   auto stored = (*store)->Load();
-  if (!stored.ok()) return stored.status();
+  if (!stored.ok()) return Invalid(stored.status().message());
   if (!stored->has_value()) return Unavailable(dir + " holds no job yet");
   auto text = ReadFile(dir + "/" + kStatusFile, 64u << 20);
   return StatusJson(**stored, text.ok() ? Json::parse(*text, nullptr, false) : Json());
@@ -127,20 +134,28 @@ int StatusMain(const Target& target, bool json) {
   auto found = Find(target);
   if (!found.ok()) return FailedOr(found.status());
   auto status = GetStatus(*found);
-  if (!status.ok()) return Complain(status.status().message(), kExitFailed);
-  std::cout << (json ? DumpJson(*status, 2) : StatusTable(*status)) << std::flush;
+  if (!status.ok()) return FailedOr(status.status());
+  std::cout << (json ? DumpJson(*status, 2) : StatusTable(*status, found->dir)) << std::flush;
   return std::cout.good() ? kExitOk : kExitFailed;
 }
 
 int EventsMain(const Target& target, bool json, bool follow) {
   auto found = Find(target);
   if (!found.ok()) return FailedOr(found.status());
+  const std::string history = found->dir + "/" + kEventsFile;
+  if (!found->dir.empty() && !follow && ::access(history.c_str(), F_OK) != 0) {
+    return Complain(found->dir + " holds no job (" + history + " does not exist)", kExitFailed);
+  }
   EventSource source(&*found);
+  EventTeller teller;
   bool ended = !follow;
   while (true) {
     auto text = source.Next();
     if (!text.ok()) return Complain(text.status().message(), kExitFailed);
-    EachLine(*text, [&](const std::string& line) { std::cout << (json ? line : EventText(line)) << "\n"; });
+    EachLine(*text, [&](const std::string& line) {
+      std::string shown = json ? line : teller.Text(line);
+      if (!shown.empty()) std::cout << shown << "\n";
+    });
     std::cout.flush();
     if (!std::cout.good()) return kExitFailed;
     if (!text->empty()) continue;

@@ -1,9 +1,12 @@
 // `locum replay DIR`: steps the core through what it was told and compares what it answers with what it answered then.
+#include <unistd.h>
+
 #include <chrono>
 #include <cstdio>
 
 #include "adapters/eventlog/input_log.h"
 #include "adapters/grpc/convert.h"
+#include "adapters/sqlite/store.h"
 #include "cli/commands.h"
 #include "cli/exit_codes.h"
 
@@ -16,6 +19,7 @@ struct Replay {
   uint64_t inputs = 0, answers = 0;
   Duration took{};
   std::string error;
+  std::string foreign;  // why this locum cannot tell
 
   bool Take(std::string_view payload);
   bool TakeInput(const wire::CoreInput& input);
@@ -28,6 +32,11 @@ bool Replay::Take(std::string_view payload) {
     return false;
   }
   if (record.has_start()) {
+    if (const std::string& version = record.start().version(); version != kVersion) {
+      foreign = "was written by " + (version.empty() ? "an earlier locum" : "locum " + version) + "; this locum (" +
+                kVersion + ") may decide otherwise. Replay it with the locum that wrote it";
+      return false;
+    }
     auto start = FromWire(record.start());
     if (!start.ok()) {
       error = "the start cannot be read: " + start.status().message();
@@ -76,13 +85,19 @@ bool Replay::TakeInput(const wire::CoreInput& input) {
 }  // namespace
 
 int ReplayMain(const std::string& dir, bool verbose) {
+  if (::access(dir.c_str(), F_OK) != 0) return Complain(dir + " does not exist", kExitUsage);
+  Status store = Store::OpenToRead(dir).status();
+  if (!store.ok() && store.code() != Code::kUnavailable) return Complain(store.message(), kExitUsage);
   std::vector<std::string> files = InputLogs(dir);
-  if (files.empty()) return Complain(dir + " holds no input logs", kExitUsage);
+  if (files.empty()) {
+    return Complain(dir + " holds no input logs (inputs-<term>.log); name the DIR of a coordinator", kExitUsage);
+  }
   for (const std::string& file : files) {
     Replay replay;
     replay.verbose = verbose;
     Status status = ReadInputLog(file, [&](std::string_view payload) { return replay.Take(payload); });
-    if (!status.ok()) return Complain(status.message(), kExitFailed);
+    if (!status.ok()) return Complain(status.message(), kExitUsage);
+    if (!replay.foreign.empty()) return Complain(file + " " + replay.foreign, kExitUsage);
     if (!replay.error.empty()) return Complain(file + ": " + replay.error, kExitFailed);
     std::printf("%s: %llu inputs, %llu answers, all as they were; %.1f ms in the core\n", file.c_str(),
                 static_cast<unsigned long long>(replay.inputs), static_cast<unsigned long long>(replay.answers),

@@ -1,5 +1,5 @@
 // `locum run`: checks the command and the directory before anything starts.
-#include <unistd.h>
+#include <optional>
 
 #include "adapters/sqlite/directory.h"
 #include "adapters/sqlite/store.h"
@@ -7,15 +7,13 @@
 #include "cli/exit_codes.h"
 #include "cli/files.h"
 #include "cli/local_run.h"
+#include "cli/start_dir.h"
 
 namespace locum {
 namespace {
 
 // A run begins in a directory that holds no job.
 Status CheckUnused(const std::string& dir) {
-  LOCUM_RETURN_IF_ERROR(CheckFilesystem(dir));
-  auto lock = DirectoryLock::Take(dir);
-  if (!lock.ok()) return lock.status();
   auto store = Store::OpenToRead(dir);
   if (!store.ok()) return store.status().code() == Code::kUnavailable ? OkStatus() : store.status();
   auto stored = (*store)->Load();
@@ -31,6 +29,22 @@ Status CheckUnused(const std::string& dir) {
                  "' takes it up. Or choose another --dir");
 }
 
+// Makes DIR ready; its token. The lock is let go of again, for the coordinator.
+Result<std::string> Prepare(const Config& config, const std::string& dir) {
+  std::optional<DirectoryLock> lock;
+  StartDir start;  // ends before the lock
+  LOCUM_RETURN_IF_ERROR(start.Make(dir, DirSetting(config, "job.dir")));
+  LOCUM_RETURN_IF_ERROR(CheckFilesystem(dir));
+  auto taken = DirectoryLock::Take(dir);
+  if (!taken.ok()) return taken.status();
+  lock.emplace(std::move(*taken));
+  start.Guard(IsCoordinatorFile, kLockFile);
+  LOCUM_RETURN_IF_ERROR(CheckUnused(dir));
+  auto token = EnsureToken(config.token_file, dir);
+  if (token.ok()) start.Keep();
+  return token;
+}
+
 }  // namespace
 
 int RunMain(const RunArgs& args) {
@@ -42,12 +56,11 @@ int RunMain(const RunArgs& args) {
   std::string job = NewJobId();
   bool default_dir = args.config.dir.empty();
   std::string dir = AbsolutePath(default_dir ? std::string(kRunsDir) + "/" + job : args.config.dir);
-  Status status = MakeDirectory(dir);
-  if (status.ok()) status = CheckUnused(dir);
-  if (status.ok() && default_dir) status = PointLatest(job);
-  if (!status.ok()) return Complain(status.message(), kExitUsage);
-  auto token = EnsureToken(args.config.token_file, dir);
+  auto token = Prepare(args.config, dir);
   if (!token.ok()) return Complain(token.status().message(), kExitUsage);
+  if (Status status = default_dir ? PointLatest(job) : OkStatus(); !status.ok()) {
+    return Complain(status.message(), kExitUsage);
+  }
   return LocalRun(args, dir, job, *token).Main();
 }
 

@@ -158,6 +158,7 @@ Json StatusJson(const PersistentState& stored, const Json& last) {
     n.name = node.name;
     n.state = node.state;
     n.role = node.role;
+    view.spares += node.role == Role::kSpare;
   }
   for (const Placement& rank : stored.ranks) {
     RankView& r = view.ranks.emplace_back();
@@ -182,9 +183,14 @@ Json StatusJson(const PersistentState& stored, const Json& last) {
   return json;
 }
 
-std::string StatusTable(const Json& status) {
+std::string StatusTable(const Json& status, const std::string& dir) {
   const Json& job = status["job"];
-  std::string out = "job " + Cell(job["id"]) + ": " + Cell(job["state"]) + ", step " + Cell(job["step"]);
+  const std::string reason = job.value("reason", "");
+  const bool over = !job["exit_status"].is_null();
+  const bool left = job["coordinator"] != "running" && !over;  // unfinished, and nobody decides
+  const bool stopped = left && reason.rfind("stopped by ", 0) == 0;
+  std::string out = "job " + Cell(job["id"]) + ": " + (stopped ? reason + " while " : "") + Cell(job["state"]) +
+                    ", step " + Cell(job["step"]);
   if (!job["loss"].is_null()) {
     char text[48];
     std::snprintf(text, sizeof text, ", loss %.6g", job["loss"].get<double>());
@@ -194,7 +200,12 @@ std::string StatusTable(const Json& status) {
   if (!job["exit_status"].is_null()) out += ", exit status " + Cell(job["exit_status"]);
   out += "\n";
   if (job["coordinator"] != "running") out += "no coordinator runs; this is what it left\n";
-  if (std::string reason = job.value("reason", ""); !reason.empty()) out += "reason: " + reason + "\n";
+  if (left) {
+    out += "'locum coordinator --dir " + (dir.empty() ? "DIR" : dir) +
+           "' takes the job up again if its nodes still run, whose memory holds the state;\n"
+           "else start it again in a new --dir\n";
+  }
+  if (!reason.empty() && !stopped) out += "reason: " + reason + "\n";
   if (std::string waits = job.value("waiting_for", ""); !waits.empty()) out += "waiting for " + waits + "\n";
 
   std::vector<std::vector<std::string>> rows;

@@ -26,7 +26,9 @@ void Coordinator::Impl::Open(const std::vector<Fault>& faults, const std::string
     if (ReportOf(*PlacementOf(fault.rank))) note.step = ReportOf(*PlacementOf(fault.rank))->state.word.step;
   }
   if (faults.empty() && p_.generation != Generation(0) && !returning_) AddNote("regroup").reason = reason;
-  if (!Recovering()) fault_at_ = now_;
+  // The first start and a planned move are no faults; one that comes while they open is.
+  const bool is_fault = !faults.empty() || (p_.generation != Generation(0) && !returning_);
+  if (!Recovering() || !fault_at_) fault_at_ = is_fault ? std::optional(now_) : std::nullopt;
 
   p_.generation = p_.generation.Next();
   LOCUM_CHECK(p_.generation.value < kMaxGeneration);
@@ -52,6 +54,11 @@ void Coordinator::Impl::Open(const std::vector<Fault>& faults, const std::string
     CancelMove(reason);
   }
   TryPlaceMissing();
+}
+
+// Nothing where no fault was, or where it came before this coordinator.
+void Coordinator::Impl::AddSinceFault(Note& note) const {
+  if (fault_at_) note.figures.emplace_back("since_fault_ns", (now_ - *fault_at_).count());
 }
 
 // A silent node takes all its ranks with it; on one that is heard, the other workers still hold state and serve it.
@@ -131,7 +138,7 @@ bool Coordinator::Impl::PlaceOnSpare(const std::vector<Placement*>& group) {
     note.rank = p->rank;
     note.worker = p->worker;
     note.reason = "takes rank " + std::to_string(p->rank.value);
-    note.figures = {{"since_fault_ns", (now_ - fault_at_).count()}};
+    AddSinceFault(note);
   }
   return true;
 }
@@ -249,8 +256,8 @@ void Coordinator::Impl::FixRecovery() {
   phase_since_ = now_;
   Note& note = AddNote("recovery_step_fixed");
   note.step = plan_.step;
-  note.figures = {{"copies", static_cast<int64_t>(plan_.sources.size())},
-                  {"since_fault_ns", (now_ - fault_at_).count()}};
+  note.figures = {{"copies", static_cast<int64_t>(plan_.sources.size())}};
+  AddSinceFault(note);
 }
 
 void Coordinator::Impl::ProgressRecovery() {
@@ -288,8 +295,8 @@ void Coordinator::Impl::ProgressRecovery() {
                     {"duration_ns", ns},
                     {"bytes_per_second",
                      static_cast<int64_t>(v.bytes / std::max<uint64_t>(1, static_cast<uint64_t>(ns) / 1000) * 1000000)},
-                    {"retries", v.retries},
-                    {"since_fault_ns", (now_ - fault_at_).count()}};
+                    {"retries", v.retries}};
+    AddSinceFault(note);
     note.details = {{"state_hash", ToHex(v.state_hash)}, {"source", ToHex(v.source.value)}};
   }
   StartRunning();
@@ -302,7 +309,8 @@ void Coordinator::Impl::StartRunning() {
   committed_ = std::max(committed_, p_.recovery_step);
   Note& note = AddNote("generation_started");
   note.step = p_.recovery_step;
-  note.figures = {{"world", World()}, {"since_fault_ns", (now_ - fault_at_).count()}};
+  note.figures = {{"world", World()}};
+  AddSinceFault(note);
   for (const Placement& p : p_.ranks) {
     note.details.emplace_back("rank_" + std::to_string(p.rank.value), p.node);
   }
@@ -330,9 +338,8 @@ void Coordinator::Impl::ProgressRunning() {
     resumed_ = true;
     fruitless_ = opened_ = 0;
     Note& note = AddNote("step_resumed");
-    note.figures = {{"last_connected_ns", connected_ns},
-                    {"last_committed_ns", committed_ns},
-                    {"since_fault_ns", (now_ - fault_at_).count()}};
+    note.figures = {{"last_connected_ns", connected_ns}, {"last_committed_ns", committed_ns}};
+    AddSinceFault(note);
     AfterResumed();
   }
   if (all_done) {

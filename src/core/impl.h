@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -127,6 +128,7 @@ struct Coordinator::Impl {
     bool answers = false;  // its library still does: it freezes, and may serve its state
   };
   void Open(const std::vector<Fault>& faults, const std::string& reason);
+  void AddSinceFault(Note& note) const;
   void FailNode(const std::string& name, const std::string& reason);
   void TryPlaceMissing();
   bool RestoreHolder(const std::vector<Placement*>& group);
@@ -198,12 +200,12 @@ struct Coordinator::Impl {
   bool broken_ = false;
   Time phase_since_{};
   RecoveryPlan plan_;
-  bool resumed_ = true;      // every rank has committed in this generation
-  uint32_t fruitless_ = 0;   // generations in a row that ran and made no step
-  uint32_t opened_ = 0;      // since the last commit
-  Time fault_at_{};          // of the newest trigger
-  ::locum::Step committed_;  // by every rank
-  Time last_progress_{};     // when some rank last moved on
+  bool resumed_ = true;           // every rank has committed in this generation
+  uint32_t fruitless_ = 0;        // generations in a row that ran and made no step
+  uint32_t opened_ = 0;           // since the last commit
+  std::optional<Time> fault_at_;  // of the newest trigger that was a fault, in this coordinator's life
+  ::locum::Step committed_;       // by every rank
+  Time last_progress_{};          // when some rank last moved on
   std::map<Incarnation, ::locum::Step> last_step_;
   std::string waiting_for_;
   std::string waiting_noted_;

@@ -53,6 +53,7 @@ ClusterView Coordinator::Impl::View() const {
   view.term = p_.term;
   view.exit_status = p_.exit_status;
   view.reason = p_.reason;
+  const bool over = p_.phase == JobPhase::kFinished || p_.phase == JobPhase::kFailed;
   for (const auto& [name, node] : nodes_) {
     NodeView n;
     n.name = name;
@@ -67,7 +68,8 @@ ClusterView Coordinator::Impl::View() const {
     for (const auto& [slot, info] : node.slots) {
       if (info.report) n.workers.push_back(*info.report);
     }
-    view.spares += node.role == Role::kSpare && UsableSpare(node);
+    // At the end the nodes leave; what is told then is who stood ready.
+    view.spares += node.role == Role::kSpare && (over || UsableSpare(node));
     view.nodes.push_back(std::move(n));
   }
   std::sort(view.nodes.begin(), view.nodes.end(),

@@ -1,121 +1,18 @@
-#include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <signal.h>
-#include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
+// Bad use, and what processes of the command leave behind.
+#include "command.h"
 
-#include <chrono>
-#include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
-#include <sstream>
-#include <thread>
-
+namespace locum::command {
 namespace {
-
-using ::testing::HasSubstr;
-using Json = nlohmann::json;
-constexpr auto kLong = std::chrono::seconds(30);
-
-std::string ReadAll(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-struct Outcome {
-  int status = -1;
-  std::string out, err;
-};
-
-// One run of the program in the test's directory.
-class Process {
- public:
-  Process(const std::string& dir, std::vector<std::string> words, const std::vector<std::string>& environment = {})
-      : out_(dir + "/stdout." + std::to_string(++count_)), err_(dir + "/stderr." + std::to_string(count_)) {
-    words.insert(words.begin(), "locum");
-    std::vector<char*> argv;
-    for (std::string& word : words) argv.push_back(word.data());
-    argv.push_back(nullptr);
-    pid_ = ::fork();
-    if (pid_ == 0) {
-      ::dup2(::open(out_.c_str(), O_WRONLY | O_CREAT, 0644), 1);
-      ::dup2(::open(err_.c_str(), O_WRONLY | O_CREAT, 0644), 2);
-      ::unsetenv("LOCUM_TOKEN");
-      for (const std::string& variable : environment) ::putenv(const_cast<char*>(variable.c_str()));
-      if (::chdir(dir.c_str()) == 0) ::execv(LOCUM_PROGRAM, argv.data());
-      ::_exit(99);
-    }
-  }
-  ~Process() {
-    if (pid_ > 0) {
-      ::kill(pid_, SIGKILL);
-      ::waitpid(pid_, nullptr, 0);
-    }
-  }
-  void Kill(int signal) { ::kill(pid_, signal); }
-  pid_t pid() const { return pid_; }
-  Outcome Wait() {
-    int status = 0;
-    auto deadline = std::chrono::steady_clock::now() + kLong;
-    while (::waitpid(pid_, &status, WNOHANG) == 0) {
-      if (std::chrono::steady_clock::now() > deadline) {
-        ADD_FAILURE() << "does not end: " << ReadAll(err_);
-        return {};
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    pid_ = -1;
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), ReadAll(out_), ReadAll(err_)};
-  }
-
- private:
-  static inline int count_ = 0;
-  std::string out_, err_;
-  pid_t pid_ = -1;
-};
-
-class Command : public ::testing::Test {
- protected:
-  void SetUp() override { ASSERT_NE(::mkdtemp(dir_.data()), nullptr); }
-  void TearDown() override { std::filesystem::remove_all(dir_); }
-  std::string Path(const std::string& name) const { return dir_ + "/" + name; }
-  Outcome Run(const std::vector<std::string>& words, const std::vector<std::string>& environment = {}) {
-    return Process(dir_, words, environment).Wait();
-  }
-  void Expect(const std::vector<std::string>& words, int status, const std::string& text) {
-    Outcome outcome = Run(words);
-    EXPECT_EQ(outcome.status, status) << outcome.err;
-    EXPECT_THAT(outcome.err, HasSubstr(text));
-    EXPECT_EQ(outcome.err.rfind("locum: ", 0), 0u) << outcome.err;
-  }
-  // Waits for the coordinator of `dir` to listen; its address.
-  std::string Address(const std::string& dir) {
-    auto deadline = std::chrono::steady_clock::now() + kLong;
-    while (std::chrono::steady_clock::now() < deadline) {
-      Json json = Json::parse(ReadAll(Path(dir) + "/coordinator.json"), nullptr, false);
-      if (json.is_object()) return json["address"];
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    ADD_FAILURE() << "no coordinator.json";
-    return "";
-  }
-
-  std::string dir_ = "/tmp/locum-command-XXXXXX";
-};
 
 TEST_F(Command, Help_NamesSubcommandsAndExitStatus) {
   Outcome help = Run({"--help"});
   EXPECT_EQ(help.status, 0);
-  for (const char* word : {"run", "coordinator", "agent", "status", "events", "failback", "127"}) {
+  for (const char* word : {"run", "coordinator", "agent", "status", "events", "failback", "replay", "127"}) {
     EXPECT_THAT(help.out, HasSubstr(word));
   }
   EXPECT_THAT(help.out, ::testing::Not(HasSubstr("agentd")));
   EXPECT_EQ(Run({"--version"}).out, "locum 0.1.0\n");
-  for (const char* word : {"run", "coordinator", "agent", "status", "events", "failback"}) {
+  for (const char* word : {"run", "coordinator", "agent", "status", "events", "failback", "replay"}) {
     EXPECT_EQ(Run({word, "--help"}).status, 0);
   }
 }
@@ -128,7 +25,7 @@ TEST_F(Command, BadFlags_AreUsageErrors) {
   Expect({"run", "--nodes", "many", "--", "true"}, 2, "--nodes: 'many' is not an integer");
   Expect({"run", "--nodes", "0", "--", "true"}, 2, "--nodes: 0 is not between 1 and 4096");
   Expect({"run", "--grace", "5", "--", "true"}, 2, "--grace: '5' is not a duration");
-  Expect({"run", "--frob", "--", "true"}, 2, "");
+  Expect({"run", "--grace", "2m", "--", "true"}, 2, "set timeouts.finish to 2m or more, or lower timeouts.grace");
   Expect({"agent"}, 2, "--coordinator HOST:PORT is missing");
   Expect({"status", "--coordinator", "abc"}, 2, "--coordinator: 'abc' is not HOST:PORT");
   Expect({"status", "--coordinator", "127.0.0.1:999999"}, 2, "is not HOST:PORT");
@@ -144,10 +41,34 @@ TEST_F(Command, BadFlags_AreUsageErrors) {
   EXPECT_FALSE(std::filesystem::exists(Path(".locum")));
 }
 
+TEST_F(Command, FlagsThatCannotBeTaken_AreNamedWithWhatToDo) {
+  Expect({"run", "--frob", "--", "true"}, 2, "locum run has no flag --frob; see 'locum run --help'");
+  Expect({"run", "--nodse=3", "--", "true"}, 2, "locum run has no flag --nodse (did you mean --nodes?)");
+  Expect({"--frob"}, 2, "locum has no flag --frob; see 'locum --help'");
+  Expect({"status", "-x"}, 2, "locum status has no flag -x");
+  Expect({"run", "--nodes", "2", "--nodes", "3", "--", "true"}, 2, "--nodes is given 2 times; give it once");
+  Expect({"run", "--nodes=2", "--nodes=2", "--nodes=2", "--", "true"}, 2, "--nodes is given 3 times; give it once");
+  Expect({"run", "--nodes"}, 2, "--nodes needs a value: --nodes N");
+  Expect({"status", "--dir", "d", "--coordinator", "a:1"}, 2, "--dir and --coordinator exclude each other");
+  Expect({"failback", "a", "b"}, 2, "locum failback does not take the word 'b'; see 'locum failback --help'");
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"run", "--dir", "", "--", "true"},
+                                                {"run", "--dir=", "--", "true"},
+                                                {"status", "--dir", ""},
+                                                {"agent", "--dir", ""},
+                                                {"coordinator", "--dir", "", "--", "true"}}) {
+    Expect(words, 2, "--dir: is empty; give a value, or leave it out");
+  }
+  Expect({"run", "--config", "", "--", "true"}, 2, "--config: is empty");
+  Expect({"replay", ""}, 2, "an empty word");
+  EXPECT_TRUE(Left().empty());
+}
+
 TEST_F(Command, BadConfig_NamesFileLineAndReason) {
   std::ofstream(Path("c.toml")) << "[job]\nnodes = 2\nspare = 1\n";
   Expect({"run", "--config", "c.toml", "--", "true"}, 2,
          "c.toml:3: unknown key 'job.spare'; did you mean 'job.spares'?");
+  std::ofstream(Path("c.toml")) << "[job]\ncommand = [1]\n";
+  Expect({"run", "--config", "c.toml"}, 2, "c.toml:2: job.command: must be a list of texts");
   std::ofstream(Path("c.toml")) << "[timeouts]\nheartbeat = \"1s\"\n";
   Expect({"run", "--config", "c.toml", "--", "true"}, 2, "c.toml:2: timeouts.heartbeat: ");
   Expect({"run", "--config", "absent.toml", "--", "true"}, 2, "cannot open the config file absent.toml");
@@ -199,6 +120,11 @@ TEST_F(Command, Coordinator_HoldsItsDirAndPortAndIsTakenUp) {
 TEST_F(Command, KilledCoordinator_IsStillReadFromItsDir) {
   Process first(dir_, {"coordinator", "--dir", "d", "--", "sleep", "1"});
   Address("d");
+  // It listens a moment before the job is on disk.
+  const auto deadline = std::chrono::steady_clock::now() + kLong;
+  while (ReadAll(Path("d/events.jsonl")).empty() && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   first.Kill(SIGKILL);
   first.Wait();
   Outcome status = Run({"status", "--dir", "d", "--json"});
@@ -233,24 +159,6 @@ TEST_F(Command, UnreachableCoordinator_IsTriedForAWhile) {
   EXPECT_THAT(outcome.err, HasSubstr("given up (--connect-timeout)"));
 }
 
-TEST_F(Command, ForeignOrOtherStore_IsRefused) {
-  std::filesystem::create_directory(Path("d"));
-  std::ofstream(Path("d/store.db")) << "this is a text that is no database at all";
-  Expect({"coordinator", "--dir", "d", "--", "true"}, 2, "is not a Locum store");
-  Expect({"run", "--dir", "d", "--", "true"}, 2, "is not a Locum store");
-  EXPECT_EQ(ReadAll(Path("d/store.db")), "this is a text that is no database at all");
-}
-
-// No process whose command line names this test's directory.
-void ExpectNothingRuns(const std::string& dir) {
-  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    std::string name = entry.path().filename();
-    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    std::string line = ReadAll("/proc/" + name + "/cmdline");
-    EXPECT_EQ(line.find(dir), std::string::npos) << name << ": " << line;
-  }
-}
-
 TEST_F(Command, RunOfACommandThatFailsAtOnce_SaysSoAndLeavesNothing) {
   Outcome outcome = Run({"run", "--nodes", "2", "--dir", Path("d"), "--grace", "1s", "--", "false"});
   EXPECT_NE(outcome.status, 0);
@@ -279,3 +187,4 @@ TEST_F(Command, InterruptedRun_EndsEverything) {
 }
 
 }  // namespace
+}  // namespace locum::command

@@ -83,6 +83,9 @@ class Story:
                         by_node[name.split("/")[1]].add(r.step)
             self.assertTrue(by_node[spare])
             self.assertIn(self.steps - 1, by_node[lost])
+            # A time since the fault is told where there was one: not at the first start, not by the planned move.
+            told = {(e["generation"], "since_fault_ns" in e["figures"]) for e in cluster.events("generation_started")}
+            self.assertEqual(told, {(1, False), (2, True), (3, False)})
             names = [e["name"] for e in cluster.events()]
             order = ["fault_detected", "spare_activated", "state_migrated", "generation_started", "step_resumed",
                      "node_repaired", "failback_done"]

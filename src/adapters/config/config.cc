@@ -52,6 +52,30 @@ Status SetInteger(const U32Field& field, int64_t v, Config* config) {
   return OkStatus();
 }
 
+// An empty text would be taken for a key that was not set.
+Status SetText(const TextField& field, const std::string& text, Config* config) {
+  if (text.empty()) return Invalid("is empty; give a value, or leave it out");
+  config->*field.to = text;
+  return OkStatus();
+}
+
+Status SetList(const ListField& field, const toml::node& node, Config* config) {
+  constexpr const char* kWant = "a list of texts, as in [\"python3\", \"train.py\"]";
+  const toml::array* list = node.as_array();
+  if (list == nullptr) return WrongType(kWant, node);
+  std::vector<std::string> words;
+  for (const toml::node& item : *list) {
+    auto v = item.value_exact<std::string>();
+    if (!v) {
+      return Invalid(std::string("must be ") + kWant + "; its entry " + std::to_string(words.size() + 1) + " is " +
+                     TypeName(item));
+    }
+    words.push_back(*v);
+  }
+  config->*field.to = std::move(words);
+  return OkStatus();
+}
+
 Status SetDuration(const std::string& text, Duration* to) {
   auto duration = ParseDuration(text);
   if (!duration.ok()) return duration.status();
@@ -82,22 +106,9 @@ Status SetFromNode(const Field& field, const toml::node& node, Config* config) {
                         },
                         [&](const TextField& f) {
                           auto v = node.value_exact<std::string>();
-                          if (!v) return WrongType("a text", node);
-                          config->*f.to = *v;
-                          return OkStatus();
+                          return v ? SetText(f, *v, config) : WrongType("a text", node);
                         },
-                        [&](const ListField& f) {
-                          const toml::array* list = node.as_array();
-                          if (list == nullptr) return WrongType("a list of texts", node);
-                          std::vector<std::string> words;
-                          for (const toml::node& item : *list) {
-                            auto v = item.value_exact<std::string>();
-                            if (!v) return WrongType("a list of texts; an entry", item);
-                            words.push_back(*v);
-                          }
-                          config->*f.to = std::move(words);
-                          return OkStatus();
-                        },
+                        [&](const ListField& f) { return SetList(f, node, config); },
                         [&](const DurationField& f) {
                           auto v = node.value_exact<std::string>();
                           return v ? SetDuration(*v, &(config->*f.to)) : WrongType(kDurationType, node);
@@ -131,10 +142,7 @@ Status SetFromText(const Field& field, const std::string& text, Config* config) 
                           config->*f.to = text == "true";
                           return OkStatus();
                         },
-                        [&](const TextField& f) {
-                          config->*f.to = text;
-                          return OkStatus();
-                        },
+                        [&](const TextField& f) { return SetText(f, text, config); },
                         [&](const ListField&) { return Invalid("cannot be set by a flag"); },
                         [&](const DurationField& f) { return SetDuration(text, &(config->*f.to)); },
                         [&](const TimeoutField& f) { return SetDuration(text, &(config->timeouts.*f.to)); },

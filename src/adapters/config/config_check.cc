@@ -15,7 +15,9 @@ class Checker {
     const char* blamed = config_.Has(longer) || !config_.Has(shorter) ? longer : shorter;
     std::string need = factor == 1 ? "" : std::to_string(factor) + " times ";
     error_ = Invalid(Where(blamed) + blamed + ": " + longer + " (" + FormatDuration(a) + Origin(longer) +
-                     ") must be at least " + need + shorter + " (" + FormatDuration(b) + Origin(shorter) + "): " + why);
+                     ") must be at least " + need + shorter + " (" + FormatDuration(b) + Origin(shorter) + "): " + why +
+                     "; in the config file (--config) set " + longer + " to " + FormatDuration(b * factor) +
+                     " or more, or lower " + shorter);
   }
   void Positive(const char* key, Duration a) {
     if (error_.ok() && a < std::chrono::milliseconds(1)) {

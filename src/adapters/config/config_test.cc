@@ -65,8 +65,18 @@ TEST(Config, WrongTypes_AreRefusedWithLineAndType) {
             "locum.toml:2: timeouts.grace: must be a duration such as \"250ms\" or \"5s\", is an integer");
   EXPECT_EQ(ErrorOf("[run]\nrestart_nodes = 1\n"),
             "locum.toml:2: run.restart_nodes: must be true or false, is an integer");
-  EXPECT_EQ(ErrorOf("[job]\ncommand = \"python3\"\n"), "locum.toml:2: job.command: must be a list of texts, is a text");
+  EXPECT_EQ(ErrorOf("[job]\ncommand = \"python3\"\n"),
+            "locum.toml:2: job.command: must be a list of texts, as in [\"python3\", \"train.py\"], is a text");
+  EXPECT_EQ(ErrorOf("[job]\ncommand = [\"a\", 1]\n"),
+            "locum.toml:2: job.command: must be a list of texts, as in [\"python3\", \"train.py\"]; its entry 2 is an "
+            "integer");
   EXPECT_EQ(ErrorOf("job = 3\n"), "locum.toml:1: job: must be a table, is an integer");
+}
+
+TEST(Config, EmptyTexts_AreRefused) {
+  EXPECT_EQ(ErrorOf("[job]\ndir = \"\"\n"), "locum.toml:2: job.dir: is empty; give a value, or leave it out");
+  Config config;
+  EXPECT_EQ(SetFromFlag("job.dir", "--dir", "", &config).message(), "--dir: is empty; give a value, or leave it out");
 }
 
 TEST(Config, ValuesOutOfRange_AreRefused) {
@@ -89,13 +99,16 @@ TEST(Config, BrokenToml_NamesTheLine) {
 TEST(Config, ContradictingTimeouts_NameBothAndTheReason) {
   EXPECT_EQ(ErrorOf("[timeouts]\nheartbeat = \"300ms\"\nsilence = \"500ms\"\n"),
             "locum.toml:3: timeouts.silence: timeouts.silence (500ms) must be at least 3 times timeouts.heartbeat "
-            "(300ms): a node whose report is late once would look dead");
+            "(300ms): a node whose report is late once would look dead; in the config file (--config) set "
+            "timeouts.silence to 900ms or more, or lower timeouts.heartbeat");
   EXPECT_EQ(ErrorOf("[timeouts]\nheartbeat = \"300ms\"\n"),
             "locum.toml:2: timeouts.heartbeat: timeouts.silence (700ms, the default) must be at least 3 times "
-            "timeouts.heartbeat (300ms): a node whose report is late once would look dead");
+            "timeouts.heartbeat (300ms): a node whose report is late once would look dead; in the config file "
+            "(--config) set timeouts.silence to 900ms or more, or lower timeouts.heartbeat");
   EXPECT_EQ(ErrorOf("[timeouts]\nfinish = \"1s\"\n"),
             "locum.toml:2: timeouts.finish: timeouts.finish (1s) must be at least timeouts.grace (5s, the default): "
-            "the end would be given up while workers still have time to leave");
+            "the end would be given up while workers still have time to leave; in the config file (--config) set "
+            "timeouts.finish to 5s or more, or lower timeouts.grace");
   for (const char* bad : {"hang = \"1s\"", "park = \"20m\"", "culprit_grace = \"1m\"", "adopt = \"1ms\""}) {
     EXPECT_EQ(ErrorOf("[timeouts]\n" + std::string(bad) + "\n").rfind("locum.toml:2: timeouts.", 0), 0u) << bad;
   }
@@ -111,7 +124,8 @@ TEST(Config, Flag_OverridesTheFileAndIsNamed) {
   EXPECT_EQ(
       CheckConfig(*config).message(),
       "--grace: timeouts.grace: timeouts.finish (1m, the default) must be at least timeouts.grace (2m): the end would "
-      "be given up while workers still have time to leave");
+      "be given up while workers still have time to leave; in the config file (--config) set timeouts.finish to 2m or "
+      "more, or lower timeouts.grace");
 }
 
 TEST(Config, Defaults_DoNotContradict) { EXPECT_TRUE(CheckConfig(Config{}).ok()) << CheckConfig(Config{}).message(); }

@@ -43,7 +43,9 @@ constexpr Key kKeys[] = {
     {"run.restart_limit", U32Field{&Config::restart_limit, 0, 1000000}},
 };
 
-size_t Distance(std::string_view a, std::string_view b) {
+}  // namespace
+
+size_t EditDistance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
   for (size_t i = 1; i <= a.size(); ++i) {
@@ -57,8 +59,6 @@ size_t Distance(std::string_view a, std::string_view b) {
   }
   return row[b.size()];
 }
-
-}  // namespace
 
 std::span<const Key> Keys() { return kKeys; }
 
@@ -75,7 +75,7 @@ std::string_view NearestKey(std::string_view path) {
   size_t best_distance = 4;  // further away it is no help
   if (path.size() > 200) return best;
   for (const Key& key : kKeys) {
-    size_t distance = Distance(path, key.path);
+    size_t distance = EditDistance(path, key.path);
     // The right name in the wrong section is as near as one letter.
     if (key.path.substr(key.path.find('.') + 1) == name) distance = std::min<size_t>(distance, 1);
     if (distance < best_distance) {

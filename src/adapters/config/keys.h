@@ -40,6 +40,8 @@ struct Key {
 
 std::span<const Key> Keys();
 const Key* FindKey(std::string_view path);
+// How many letters must be put in, taken out or changed.
+size_t EditDistance(std::string_view a, std::string_view b);
 // The key that a misspelt one most likely means; empty when none is near.
 std::string_view NearestKey(std::string_view path);
 

@@ -97,7 +97,7 @@ Status ReadInputLog(const std::string& path, const std::function<bool(std::strin
   if (!file) return Invalid("cannot open " + path);
   char magic[sizeof kMagic - 1];
   if (!file.read(magic, sizeof magic) || std::memcmp(magic, kMagic, sizeof magic) != 0) {
-    return Corrupt(path + ": not an input log of this version");
+    return Corrupt(path + ": this is no input log, or one of another version; replay it with the locum that wrote it");
   }
   std::string payload;
   while (true) {
@@ -106,10 +106,12 @@ Status ReadInputLog(const std::string& path, const std::function<bool(std::strin
     Reader reader({head, sizeof head});
     uint32_t size = reader.U32();
     uint64_t hash = reader.U64();
-    if (size > kMaxInputRecord) return Corrupt(path + ": a record of " + std::to_string(size) + " bytes");
+    if (size > kMaxInputRecord)
+      return Corrupt(path + " is damaged and cannot be replayed: a record of " + std::to_string(size) + " bytes");
     payload.resize(size);
     if (!file.read(payload.data(), size)) return OkStatus();
-    if (XXH3_64bits(payload.data(), payload.size()) != hash) return Corrupt(path + ": a record's checksum is wrong");
+    if (XXH3_64bits(payload.data(), payload.size()) != hash)
+      return Corrupt(path + " is damaged and cannot be replayed: a record's checksum is wrong");
     if (!each(payload)) return OkStatus();
   }
 }

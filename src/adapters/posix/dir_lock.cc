@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -11,8 +12,19 @@
 #include "adapters/posix/monotonic.h"
 
 namespace locum {
+namespace {
 
-Result<OwnedFd> LockDirectory(const std::string& directory, Duration patience) {
+constexpr int kAttempts = 100;
+
+// An agent that was refused takes its lock file away while it holds it; then the lock on it is worth nothing.
+bool IsNamed(int fd, const std::string& path) {
+  struct stat held {
+  }, named{};
+  return ::fstat(fd, &held) == 0 && ::stat(path.c_str(), &named) == 0 && held.st_ino == named.st_ino &&
+         held.st_dev == named.st_dev;
+}
+
+Result<OwnedFd> LockOnce(const std::string& directory, Duration patience) {
   std::string path = directory + "/keeper.lock";
   OwnedFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!fd.valid()) {
@@ -45,6 +57,17 @@ Result<OwnedFd> LockDirectory(const std::string& directory, Duration patience) {
     ::nanosleep(&pause, nullptr);
   }
   return fd;
+}
+
+}  // namespace
+
+Result<OwnedFd> LockDirectory(const std::string& directory, Duration patience) {
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    Result<OwnedFd> fd = LockOnce(directory, patience);
+    if (!fd.ok() || IsNamed(fd->get(), directory + "/keeper.lock")) return fd;
+  }
+  return Refused("directory '" + directory +
+                 "': other agents start and fail there all the time; choose another one with --dir");
 }
 
 }  // namespace locum

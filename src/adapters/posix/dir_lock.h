@@ -2,7 +2,8 @@
 //   - a record lock (fcntl) belongs to the keeper's process alone: held means that a keeper runs, and the kernel
 //     names its pid;
 //   - a whole-file lock (flock) is inherited by the reapers: held means that something of a keeper's workers is left.
-// The file stays; taking a lock file away is what makes locks unsafe.
+// The file stays, but for an agent that never joined, which takes it away while it holds both locks; so who has
+// locked a file looks whether it is still the one of that name.
 #pragma once
 
 #include <string>

@@ -1,27 +1,47 @@
 #include "adapters/sqlite/directory.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cerrno>
 
 namespace locum {
+namespace {
 
+constexpr int kLockAttempts = 100;
+
+}  // namespace
+
+// Locks and the shared index of SQLite's write-ahead log need one kernel that all users share, and a sync that reaches
+// the disk. So also here: file systems of clusters that share a disk (their locks may be local to a machine), a
+// hypervisor's shared folders (no shared mappings), and FUSE, which does not tell sshfs or an object store from a
+// local disk. Numbers without a name in linux/magic.h are those that the file systems' own sources give.
 const char* UnsafeFilesystem(long magic) {
   switch (static_cast<unsigned long>(magic) & 0xffffffffu) {
-    case 0x6969: return "NFS";
-    case 0x517B: return "SMB";
-    case 0xFF534D42: return "CIFS";
-    case 0xFE534D42: return "SMB2";
-    case 0x01021997: return "9p";
-    case 0x00C36400: return "Ceph";
+    case NFS_SUPER_MAGIC: return "NFS";
+    case SMB_SUPER_MAGIC: return "SMB";
+    case CIFS_SUPER_MAGIC: return "CIFS";
+    case SMB2_SUPER_MAGIC: return "SMB2";
+    case NCP_SUPER_MAGIC: return "NCP";
+    case AFS_SUPER_MAGIC:
+    case AFS_FS_MAGIC: return "AFS";
+    case CODA_SUPER_MAGIC: return "Coda";
+    case V9FS_MAGIC: return "9p";
+    case CEPH_SUPER_MAGIC: return "Ceph";
+    case OCFS2_SUPER_MAGIC: return "OCFS2";
+    case FUSE_SUPER_MAGIC: return "FUSE";
+    case 0x01161970: return "GFS2";
     case 0x0BD00BD0: return "Lustre";
     case 0x47504653: return "GPFS";
-    case 0x65735546: return "FUSE";
-    case 0x5346414F: return "AFS";
     case 0x19830326: return "BeeGFS";
+    case 0x20030528: return "OrangeFS";
+    case 0xAAD7AAEA: return "PanFS";
+    case 0x786F4256: return "VirtualBox shared folder";
+    case 0xBACBACBC: return "VMware shared folder";
     default: return nullptr;
   }
 }
@@ -38,17 +58,27 @@ Status CheckFilesystem(const std::string& dir) {
 
 Result<DirectoryLock> DirectoryLock::Take(const std::string& dir) {
   std::string path = dir + "/" + kLockFile;
-  int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd < 0) return ErrnoStatus(errno, "cannot open " + path);
-  if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
-    int err = errno;
-    ::close(fd);
-    if (err == EWOULDBLOCK) {
-      return Refused(dir + " is in use by a running coordinator; stop it first, or choose another --dir");
+  for (int attempt = 0; attempt < kLockAttempts; ++attempt) {
+    int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (fd < 0) return ErrnoStatus(errno, "cannot open " + path);
+    if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+      int err = errno;
+      ::close(fd);
+      if (err == EWOULDBLOCK) {
+        return Refused(dir + " is in use by a running coordinator; stop it first, or choose another --dir");
+      }
+      return ErrnoStatus(err, "cannot lock " + path);
     }
-    return ErrnoStatus(err, "cannot lock " + path);
+    // A start that failed takes its lock file away while it holds it; then this one is nobody's door any more.
+    struct stat held {
+    }, named{};
+    if (::fstat(fd, &held) == 0 && ::stat(path.c_str(), &named) == 0 && held.st_ino == named.st_ino &&
+        held.st_dev == named.st_dev) {
+      return DirectoryLock(fd);
+    }
+    ::close(fd);
   }
-  return DirectoryLock(fd);
+  return Refused(dir + ": other coordinators start and fail there all the time; choose another --dir");
 }
 
 DirectoryLock::~DirectoryLock() {

@@ -79,6 +79,10 @@ constexpr TimeoutField kTimeouts[] = {
 };
 
 Result<std::unique_ptr<sqlite3, int (*)(sqlite3*)>> OpenFile(const std::string& path, int flags) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+    return Refused(path + " is not a Locum store; choose another --dir");
+  }
   sqlite3* db = nullptr;
   int rc = sqlite3_open_v2(path.c_str(), &db, flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, nullptr);
   std::unique_ptr<sqlite3, int (*)(sqlite3*)> holder(db, sqlite3_close);
@@ -112,7 +116,9 @@ Status Store::Check(bool may_create) {
   int64_t application = 0, version = 0, tables = 0;
   if (!number("PRAGMA application_id", &application) || !number("PRAGMA user_version", &version) ||
       !number("SELECT count(*) FROM sqlite_master", &tables)) {
-    if (sqlite3_errcode(db_) == SQLITE_NOTADB) return Refused(path_ + " is not a Locum store; choose another --dir");
+    int code = sqlite3_errcode(db_) & 0xff;
+    if (code == SQLITE_NOTADB) return Refused(path_ + " is not a Locum store; choose another --dir");
+    if (code == SQLITE_CORRUPT) return Corrupt(path_ + ": the store is damaged; choose another --dir");
     return Error("cannot read the store");
   }
   if (tables == 0 && application == 0 && version == 0) {
@@ -163,7 +169,9 @@ Result<std::optional<PersistentState>> Store::Load() {
     sqlite3* db;
     ~End() { sqlite3_exec(db, "COMMIT", nullptr, nullptr, nullptr); }
   } end{db_};
-  auto corrupt = [&](const std::string& what) { return Corrupt(path_ + ": " + what); };
+  auto corrupt = [&](const std::string& what) {
+    return Corrupt(path_ + ": " + what + "; the store is damaged; choose another --dir");
+  };
 
   PersistentState state;
   Statement job(db_,

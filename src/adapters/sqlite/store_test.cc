@@ -206,12 +206,15 @@ TEST(Directory, SecondHolder_IsRefusedUntilTheFirstLetsGo) {
 
 TEST(Directory, NetworkFilesystems_AreNamed) {
   for (long magic :
-       {0x6969l, 0x517Bl, 0xFF534D42l, 0xFE534D42l, 0x01021997l, 0x00C36400l, 0x0BD00BD0l, 0x47504653l, 0x65735546l}) {
+       {0x6969l, 0x517Bl, 0xFF534D42l, 0xFE534D42l, 0x01021997l, 0x00C36400l, 0x0BD00BD0l, 0x47504653l, 0x65735546l,
+        0x73757245l, 0x5346414Fl, 0x6B414653l, 0x7461636Fl, 0x564Cl, 0x01161970l, 0x19830326l}) {
     EXPECT_NE(UnsafeFilesystem(magic), nullptr) << magic;
   }
+  EXPECT_STREQ(UnsafeFilesystem(0x73757245), "Coda");
   EXPECT_EQ(UnsafeFilesystem(0xEF53), nullptr);      // ext4
   EXPECT_EQ(UnsafeFilesystem(0x01021994), nullptr);  // tmpfs
   EXPECT_EQ(UnsafeFilesystem(0x58465342), nullptr);  // xfs
+  EXPECT_EQ(UnsafeFilesystem(0x794C7630), nullptr);  // overlay, of containers
 }
 
 }  // namespace
