@@ -1,5 +1,6 @@
 """Nothing is left behind: after success, failure, Ctrl-C at any moment, and SIGKILL of `locum run`."""
 
+import contextlib
 import os
 import pathlib
 import random
@@ -114,9 +115,11 @@ class Clean(unittest.TestCase):
             born = {pid: start_time(pid) for pid in hidden}
             reaper = int(pathlib.Path(f"/proc/{worker}/stat").read_text().rsplit(")", 1)[1].split()[1])
             pids = [reaper, node["keeper_pid"], node["agent_pid"], worker]
-            for signal_number in (signal.SIGSTOP, signal.SIGKILL):
-                for pid in pids:
-                    os.kill(pid, signal_number)
+            for pid in pids:
+                os.kill(pid, signal.SIGSTOP)
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):  # the worker goes with its reaper
+                    os.kill(pid, signal.SIGKILL)
             self.assertEqual([start_time(pid) for pid in hidden], [born[pid] for pid in hidden])
             cluster.wait_event("node_repaired")
             self.assertEqual([pid for pid in hidden if start_time(pid) == born[pid]], [])
