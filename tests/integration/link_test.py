@@ -43,7 +43,9 @@ class Machines:
         ip("-n", self.names[machine], "link", "set", self.veth[machine], state)
 
     def start(self, machine, argv, log, env=None):
-        private = 'mount -t tmpfs none /tmp && mount -t tmpfs none /dev/shm && exec "$@"'
+        # The programs stay where they are, should that be below /tmp.
+        private = (f'mount --bind "{BIN}" /mnt && mount -t tmpfs none /tmp && mount -t tmpfs none /dev/shm && '
+                   f'mkdir -p "{BIN}" && mount --move /mnt "{BIN}" && exec "$@"')
         with open(log, "ab") as out:
             return subprocess.Popen(["ip", "netns", "exec", self.names[machine], "unshare", "-m", "sh", "-c", private, "sh",
                                      *argv], stdout=out, stderr=out, stdin=subprocess.DEVNULL, start_new_session=True,
