@@ -44,8 +44,9 @@ class Machines:
 
     def start(self, machine, argv, log, env=None):
         # The programs stay where they are, should that be below /tmp.
-        private = (f'mount --bind "{BIN}" /mnt && mount -t tmpfs none /tmp && mount -t tmpfs none /dev/shm && '
-                   f'mkdir -p "{BIN}" && mount --move /mnt "{BIN}" && exec "$@"')
+        build = BIN.parent
+        private = (f'mount --bind "{build}" /mnt && mount -t tmpfs none /tmp && mount -t tmpfs none /dev/shm && '
+                   f'mkdir -p "{build}" && mount --move /mnt "{build}" && exec "$@"')
         with open(log, "ab") as out:
             return subprocess.Popen(["ip", "netns", "exec", self.names[machine], "unshare", "-m", "sh", "-c", private, "sh",
                                      *argv], stdout=out, stderr=out, stdin=subprocess.DEVNULL, start_new_session=True,
