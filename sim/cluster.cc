@@ -93,10 +93,11 @@ void Cluster::Violation(const std::string& what) {
 
 void Cluster::StartCoordinator() {
   LOCUM_CHECK(!core_);
-  term_ = term_.Next();
+  term_ = stored_ ? stored_->term.Next() : Term(1);
   std::optional<PersistentState> stored;
   if (stored_) stored = *stored_;
-  core_ = std::make_unique<Coordinator>(spec_, term_, Incarnation(random_.Next()), stored);
+  const Incarnation cluster = stored ? stored->cluster : Incarnation(random_.Next());
+  core_ = std::make_unique<Coordinator>(spec_, term_, cluster, stored);
   ++core_epoch_;
   wake_ = kNever;
   Deliver(Tick{});
@@ -124,11 +125,24 @@ void Cluster::PauseCoordinator(Duration duration) {
   });
 }
 
-Status Cluster::Failback(const std::string& name) {
+Status Cluster::Ask(const std::function<Event(uint64_t)>& make) {
   if (!core_) return Unavailable("no coordinator");
   const uint64_t request = ++next_request_;
-  Deliver(FailbackRequested{request, name});
+  Deliver(make(request));
   return answers_.count(request) ? answers_[request] : Unavailable("the coordinator does not answer now");
+}
+
+Status Cluster::Failback(const std::string& name) {
+  return Ask([&](uint64_t request) { return FailbackRequested{request, name}; });
+}
+
+Status Cluster::Adopt() {
+  return Ask([](uint64_t request) { return AdoptRequested{request}; });
+}
+
+void Cluster::LoseDatabase() {
+  LOCUM_CHECK(!core_);
+  stored_.reset();
 }
 
 void Cluster::Deliver(const Event& event) {
@@ -148,7 +162,10 @@ void Cluster::Execute(const std::vector<Action>& actions) {
       SimNode& node = nodes_.at(streams_.at(welcome->stream));
       After(Hop(), [this, &node, w = *welcome] {
         if (node.stream != w.stream || node.cut) return;
+        const Incarnation ours = TrainsFor(node);
+        if (ours != Incarnation() && ours != w.welcome.cluster && ours != w.welcome.adopts) return;
         node.welcomed = true;
+        node.cluster = w.welcome.cluster;
         node.term = w.welcome.term;
         node.job = w.welcome.job;
         SendReport(node);
@@ -192,6 +209,7 @@ void Cluster::StartNode(const std::string& name) {
   node.agent_id = Incarnation(random_.Next());
   node.job.clear();
   node.term = Term();
+  node.leaving = false;
   node.workers.clear();
   ++node.epoch;
   After(Delay(Ms(20)), [this, &node, epoch = node.epoch] {
@@ -220,6 +238,7 @@ void Cluster::Connect(SimNode& node) {
   hello.protocol = kProtocolVersion;
   hello.version = kVersion;
   hello.job = node.job;
+  hello.cluster = TrainsFor(node);
   hello.address = "10.0.0.1";
   hello.keeper = node.keeper;
   hello.agent = node.agent_id;
@@ -281,9 +300,47 @@ void Cluster::KillWorker(Rank rank) {
     if (!worker->alive || worker->rank != rank) continue;
     const auto placed = View().ranks;
     if (rank.value < placed.size() && placed[rank.value].worker != worker->id) continue;
-    EndWorker(*worker, "killed by SIGKILL", 9, false);
+    EndWorker(*worker, {0, 9, false, "killed by SIGKILL", ""});
     return;
   }
+}
+
+void Cluster::ExitWorker(Rank rank, int status) {
+  for (const auto& worker : all_workers_) {
+    if (!worker->alive || worker->rank != rank) continue;
+    worker->state.position = Position::kComputing;
+    EndWorker(*worker, {status, 0, false, "exit status " + std::to_string(status), ""});
+  }
+}
+
+void Cluster::FailProgram(Rank rank, uint64_t step) {
+  failing_rank_ = rank;
+  failing_step_ = step;
+}
+
+void Cluster::LeaveNode(const std::string& name) {
+  SimNode& node = nodes_.at(name);
+  node.leaving = true;
+  SendReport(node);
+  After(Ms(50), [this, name, epoch = node.epoch] {
+    if (nodes_.at(name).epoch == epoch) KillNode(name);
+  });
+}
+
+void Cluster::StickWorker(Rank rank) {
+  for (const auto& worker : all_workers_) {
+    if (!worker->alive || worker->rank != rank) continue;
+    worker->alive = false;
+    worker->stuck = true;
+    ++worker->activity;
+    SendReport(*worker->node);
+  }
+}
+
+Incarnation Cluster::TrainsFor(const SimNode& node) const {
+  const bool trains =
+      std::any_of(node.workers.begin(), node.workers.end(), [](const auto& w) { return w.second->alive; });
+  return trains ? node.cluster : Incarnation();
 }
 
 void Cluster::TearWorker(Rank rank) {
@@ -317,6 +374,7 @@ void Cluster::SendReport(SimNode& node) {
   NodeReport report;
   report.term = node.term;
   report.order = node.order.sequence;
+  report.leaving = node.leaving;
   std::vector<WorkerReady> ready;
   for (const auto& [slot, worker] : node.workers) {
     WorkerReport r;
@@ -325,6 +383,8 @@ void Cluster::SendReport(SimNode& node) {
     r.pid = 1;
     r.exit = worker->exit;
     r.life = !worker->alive ? WorkerLife::kExited : worker->ready ? WorkerLife::kReady : WorkerLife::kStarting;
+    r.stuck = worker->stuck;
+    if (r.stuck) r.life = WorkerLife::kReady;
     r.state = worker->state;
     r.state.rank = worker->rank;
     report.workers.push_back(r);
@@ -351,7 +411,7 @@ void Cluster::TakeOrder(SimNode& node, const NodeOrder& order) {
   node.order = order;
   if (order.shutdown) {
     for (auto& [slot, worker] : node.workers) {
-      if (worker->alive) EndWorker(*worker, "stopped", 15, true);
+      if (worker->alive) EndWorker(*worker, {0, 15, true, "stopped", ""});
     }
     node.up = node.agent = false;
     ++node.epoch;
@@ -360,8 +420,8 @@ void Cluster::TakeOrder(SimNode& node, const NodeOrder& order) {
   }
   for (const WorkerOrder& o : order.workers) {
     auto& worker = node.workers[o.slot];
-    if (worker && worker->id == o.retire) {
-      if (worker->alive) EndWorker(*worker, "stopped", 15, true);
+    if (worker && worker->id == o.retire && !worker->stuck) {
+      if (worker->alive) EndWorker(*worker, {0, 15, true, "stopped", ""});
       worker.reset();
     }
     if (!worker && o.run) StartWorker(node, o.slot);

@@ -50,14 +50,20 @@ class Cluster {
   void KillNode(const std::string& name);   // keeper, agent, workers; connections are reset
   void KillAgent(const std::string& name);  // the keeper starts it again
   void KillWorker(Rank rank);
-  void TearWorker(Rank rank);             // its next update fails half-way
-  void StopWorker(Rank rank);             // it decides by itself that the state it holds is the last
-  void HangWorker(Rank rank);             // its trainer does nothing any more; the library answers
-  void SpoilWorker(Rank rank);            // its state is changed behind everyone's back
-  void CutLink(const std::string& name);  // silent: nothing arrives, nothing is reset
+  void ExitWorker(Rank rank, int status);      // by its own doing, while it computes
+  void FailProgram(Rank rank, uint64_t step);  // from now on whoever has this rank exits in this step
+  void LeaveNode(const std::string& name);     // its agent is told to end
+  void StickWorker(Rank rank);                 // it is killed, and the kernel does not let it end
+  void TearWorker(Rank rank);                  // its next update fails half-way
+  void StopWorker(Rank rank);                  // it decides by itself that the state it holds is the last
+  void HangWorker(Rank rank);                  // its trainer does nothing any more; the library answers
+  void SpoilWorker(Rank rank);                 // its state is changed behind everyone's back
+  void CutLink(const std::string& name);       // silent: nothing arrives, nothing is reset
   void HealLink(const std::string& name);
   void KillCoordinator();
   void StartCoordinator();
+  void LoseDatabase();  // while no coordinator runs
+  Status Adopt();
   void PauseCoordinator(Duration duration);
   Status Failback(const std::string& name);
 
@@ -89,6 +95,8 @@ class Cluster {
     bool welcomed = false;
     Incarnation keeper, agent_id;
     Term term;
+    Incarnation cluster;
+    bool leaving = false;
     std::string job;
     std::map<Slot, std::shared_ptr<Worker>> workers;
     NodeOrder order;
@@ -108,6 +116,7 @@ class Cluster {
     bool tear_next = false;
     bool stop_next = false;
     bool pulling = false;
+    bool stuck = false;
     Generation group;  // the generation the trainer thinks it is in: that of its last NextStep
     Rank rank = kNoRank;
     std::vector<Peer> peers;
@@ -135,7 +144,9 @@ class Cluster {
   void Heartbeat(const std::string& name, uint64_t epoch);
   void TakeOrder(SimNode& node, const NodeOrder& order);
   void StartWorker(SimNode& node, Slot slot);
-  void EndWorker(Worker& worker, const std::string& what, int signal, bool by_order);
+  void EndWorker(Worker& worker, WorkerExit exit);
+  Incarnation TrainsFor(const SimNode& node) const;
+  Status Ask(const std::function<Event(uint64_t)>& make);
   void Apply(const std::shared_ptr<Worker>& worker);
   void Freeze(const std::shared_ptr<Worker>& worker);
   void Recover(const std::shared_ptr<Worker>& worker);
@@ -177,6 +188,8 @@ class Cluster {
   std::map<uint64_t, std::map<Rank, Generation>> committed_;  // step -> which ranks made it, and when last
   Generation newest_running_;
   uint64_t fully_committed_ = 0;
+  Rank failing_rank_ = kNoRank;
+  uint64_t failing_step_ = 0;
   bool ended_ = false;
   int exit_status_ = 0;
   std::vector<TimedNote> notes_;

@@ -29,10 +29,10 @@ void Cluster::StartWorker(SimNode& node, Slot slot) {
   });
 }
 
-void Cluster::EndWorker(Worker& worker, const std::string& what, int signal, bool by_order) {
+void Cluster::EndWorker(Worker& worker, WorkerExit exit) {
   worker.alive = false;
   ++worker.activity;
-  worker.exit = WorkerExit{0, signal, by_order, what, ""};
+  worker.exit = std::move(exit);
   if (!worker.node->cut) BreakPeers(worker);
   SimNode* node = worker.node;
   After(Us(200), [this, node] { SendReport(*node); });
@@ -74,7 +74,7 @@ void Cluster::Apply(const std::shared_ptr<Worker>& w) {
       if (w->state.done) {
         w->state.position = Position::kParked;
         After(Delay(Ms(5)), [this, w] {
-          if (w->alive) EndWorker(*w, "exit status 0", 0, false);
+          if (w->alive) EndWorker(*w, {0, 0, false, "exit status 0", ""});
         });
       }
       break;
@@ -210,6 +210,10 @@ void Cluster::BeginStep(const std::shared_ptr<Worker>& w) {
   }
   w->group = s.word.generation;
   s.position = Position::kComputing;
+  if (w->rank == failing_rank_ && s.word.step.value == failing_step_) {
+    EndWorker(*w, {3, 0, false, "exit status 3", ""});
+    return;
+  }
   After(Delay(options_.compute), [this, w, a = ++w->activity] {
     if (w->alive && w->activity == a) EnterCollective(w);
   });

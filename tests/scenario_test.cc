@@ -52,6 +52,25 @@ class Script {
       cluster_->KillAgent(what);
     } else if (command == "kill-rank") {
       cluster_->KillWorker(Rank(static_cast<uint32_t>(std::stoul(what))));
+    } else if (command == "exit-rank") {
+      int status = 0;
+      words >> status;
+      cluster_->ExitWorker(Rank(static_cast<uint32_t>(std::stoul(what))), status);
+    } else if (command == "fail-program") {
+      uint64_t step = 0;
+      words >> step;
+      cluster_->FailProgram(Rank(static_cast<uint32_t>(std::stoul(what))), step);
+    } else if (command == "leave-node") {
+      cluster_->LeaveNode(what);
+    } else if (command == "stick-rank") {
+      cluster_->StickWorker(Rank(static_cast<uint32_t>(std::stoul(what))));
+    } else if (command == "lose-database") {
+      cluster_->LoseDatabase();
+    } else if (command == "adopt") {
+      const Status status = cluster_->Adopt();
+      out_ += status.ok() ? "accepted\n" : "refused: " + status.message() + "\n";
+    } else if (command == "alarms") {
+      for (const AlarmView& a : cluster_->View().alarms) out_ += a.name + " " + a.node + ": " + a.text + "\n";
     } else if (command == "tear-rank") {
       cluster_->TearWorker(Rank(static_cast<uint32_t>(std::stoul(what))));
     } else if (command == "stop-rank") {

@@ -16,7 +16,7 @@
 namespace locum {
 
 // Changes with every incompatible change of the agent-worker, agent-keeper, agent-coordinator or data protocol.
-inline constexpr uint32_t kProtocolVersion = 1;
+inline constexpr uint32_t kProtocolVersion = 2;
 inline constexpr const char* kVersion = "0.1.0";
 
 // ---- What a worker says once, when it has registered everything -------------------------------------------
@@ -132,6 +132,7 @@ struct WorkerReport {
   std::string log;
   uint64_t log_offset = 0;  // size of the log when it was last told to run with a rank
   std::string step_log;
+  bool stuck = false;  // SIGKILL was sent and it does not end: the kernel holds it, and it will never run again
   friend bool operator==(const WorkerReport&, const WorkerReport&) = default;
 };
 
@@ -151,6 +152,7 @@ struct NodeHello {
   uint32_t protocol = 0;
   std::string version;
   std::string job;      // the job it already serves; empty for a fresh node
+  Incarnation cluster;  // whom its live workers belong to; 0: it has none
   std::string address;  // the host part its workers advertise
   Incarnation keeper;
   Incarnation agent;
@@ -166,6 +168,7 @@ struct NodeReport {
   uint64_t order = 0;                 // its sequence number
   std::vector<WorkerReport> workers;  // by slot
   Usage usage;
+  bool leaving = false;  // it was told to end, and ends its workers
 };
 
 // ---- What the coordinator says ----------------------------------------------------------------------------
@@ -175,6 +178,7 @@ struct Welcome {
   Term term;
   std::string job;
   Incarnation cluster;
+  Incarnation adopts;  // 0, or the cluster that an operator has told it to take over: its database is lost
   std::vector<std::string> command;
   uint32_t workers_per_node = 1;
   uint64_t seed = 0;
@@ -206,6 +210,7 @@ struct WorkerOrder {
   Slot slot;
   Incarnation worker;  // whom `mode` and what follows it are meant for; another incarnation ignores them
   Incarnation retire;  // this incarnation must be ended
+  bool hung = false;   // `retire` does not move any more: save its stacks, then SIGKILL without a grace
   bool run = true;     // a worker should run in this slot
   std::string refuse;  // why this worker may not take part; it tells the program and ends
   Mode mode = Mode::kIdle;

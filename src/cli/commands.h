@@ -46,6 +46,7 @@ struct Target {
 int StatusMain(const Target& target, bool json);
 int EventsMain(const Target& target, bool json, bool follow);
 int FailbackMain(const Target& target, const std::string& node, bool wait);
+int AdoptMain(const Target& target);
 int ReplayMain(const std::string& dir, bool verbose);
 
 // "locum: text" on standard error; returns `status`.

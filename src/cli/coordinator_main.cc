@@ -39,7 +39,14 @@ int64_t UnixNow() {
 
 JobSpec SpecOf(const CoordinatorArgs& args, const std::string& job) {
   const Config& c = args.config;
-  return {job, args.command, c.nodes, c.spares, c.nproc_per_node, c.seed, c.timeouts};
+  return {job,
+          args.command,
+          c.nodes,
+          c.spares,
+          c.nproc_per_node,
+          c.seed,
+          c.timeouts,
+          {c.limit_restarts, c.limit_recoveries, c.limit_window}};
 }
 
 Result<HostPort> ListenAddress(const CoordinatorArgs& args) {
@@ -237,7 +244,7 @@ CoordinatorPorts Session::MakePorts() {
   CoordinatorPorts ports;
   ports.persist = [this](const PersistentState& state) { return Persist(state); };
   ports.welcome = [this](const SendWelcome& a) { server_->SendWelcome(a.stream, a.welcome); };
-  ports.refuse = [this](const RefuseNode& a) { server_->Refuse(a.stream, a.reason); };
+  ports.refuse = [this](const RefuseNode& a) { server_->Refuse(a.stream, a.reason, a.end); };
   ports.order = [this](const SendOrder& a) { server_->SendOrder(a.stream, a.order); };
   ports.answer = [this](const Answer& a) { server_->Answer(a.request, a.status); };
   ports.note = [this](const Note& note, Time now) { LogNote(note, now); };

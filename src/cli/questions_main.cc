@@ -166,6 +166,20 @@ int EventsMain(const Target& target, bool json, bool follow) {
   }
 }
 
+int AdoptMain(const Target& target) {
+  auto found = Find(target);
+  if (!found.ok()) return FailedOr(found.status());
+  if (found->client == nullptr) {
+    return Complain(
+        "no coordinator runs for " + found->dir + "; start one where the lost one was, with the same command " +
+            "and the same token: locum coordinator --dir " + found->dir + " --listen HOST:PORT -- COMMAND...",
+        kExitFailed);
+  }
+  if (Status status = found->client->Adopt(); !status.ok()) return FailedOr(status);
+  std::cout << "accepted: the nodes that train for the lost coordinator are taken over\n" << std::flush;
+  return kExitOk;
+}
+
 int FailbackMain(const Target& target, const std::string& node, bool wait) {
   auto found = Find(target);
   if (!found.ok()) return FailedOr(found.status());

@@ -45,8 +45,10 @@ void Coordinator::Impl::DetectHang() {
     const Position position = report->state.position;
     const bool waits = position == Position::kInCollective || position == Position::kParked;
     any_waits |= waits;
-    if (!waits)
-      faults.push_back({p.node, p.rank, p.worker, "it has held all others up for the time of timeouts.hang", true});
+    if (waits) continue;
+    Fault fault{p.node, p.rank, p.worker, "it has held all others up for the time of timeouts.hang"};
+    fault.answers = fault.in_place = fault.hung = true;
+    faults.push_back(fault);
   }
   last_progress_ = now_;
   if (!any_waits) return;  // one slow step of everyone
@@ -56,7 +58,10 @@ void Coordinator::Impl::DetectHang() {
 // A node without ranks costs nothing while it is away, but it is no spare.
 void Coordinator::Impl::DetectIdle() {
   for (auto& [name, node] : nodes_) {
-    if (HoldsRank(name) || node.state == NodeState::kFailed || node.state == NodeState::kQuarantined) continue;
+    if (HoldsRank(name) || node.state == NodeState::kFailed || node.state == NodeState::kQuarantined ||
+        node.state == NodeState::kLeft) {
+      continue;
+    }
     const Time due = node.last_heard + 3 * T().silence;
     if (now_ < due) {
       if (!node.connected) Want(due);
@@ -70,16 +75,23 @@ void Coordinator::Impl::DetectIdle() {
 void Coordinator::Impl::DetectWorkers() {
   std::vector<Fault> faults;
   for (const Placement& p : p_.ranks) {
-    if (p.node.empty()) continue;
+    if (p.worker == Incarnation()) continue;
     const Node* node = NodeOf(p);
     if (!node) continue;
     Fault fault{p.node, p.rank, p.worker, ""};
+    fault.in_place = true;
     const WorkerReport* report = ReportOf(p);
     const auto slot = node->slots.find(p.slot);
-    if (report && report->life == WorkerLife::kExited) {
+    if (node->leaving) {
+      fault.reason = "the node leaves: its agent was told to end";
+    } else if (report && report->life == WorkerLife::kExited) {
       fault.reason = "the worker ended: " + (report->exit ? report->exit->what : std::string("gone"));
+    } else if (report && report->stuck) {
+      fault.reason = kStuck;
+      fault.in_place = false;
     } else if (proven_dead_.count(p.worker)) {
       fault.reason = "the node was started again";
+      fault.in_place = false;
     } else if (node->connected && node->reported && (slot == node->slots.end() || slot->second.worker != p.worker)) {
       fault.reason = "the node no longer runs this worker";
     } else if (report && report->state.word.state == WordState::kTorn && !Recovering()) {
@@ -89,6 +101,7 @@ void Coordinator::Impl::DetectWorkers() {
       fault.reason = "the worker reports: " + report->state.error;
     } else if (report && p_.phase == JobPhase::kRecovering && report->state.cannot_pull == p_.generation) {
       fault.reason = "it could not fetch the state: " + report->state.pull_error;
+      fault.in_place = false;
     } else {
       continue;
     }

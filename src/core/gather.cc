@@ -38,7 +38,16 @@ void Coordinator::Impl::FailStart(const Node& node, const SlotInfo& slot) {
 }
 
 void Coordinator::Impl::Gather() {
-  if (p_.phase != JobPhase::kGathering) return;
+  if (p_.phase != JobPhase::kGathering || Adopting()) return;
+  std::string strangers;
+  for (const auto& [name, node] : nodes_) {
+    if (node.stranger && node.connected) strangers += (strangers.empty() ? "" : ", ") + name;
+  }
+  if (!strangers.empty()) {
+    waiting_for_ = "an operator: nodes that train for another coordinator are connected (" + strangers +
+                   "); `locum adopt` takes them over, ending their agents lets a new job begin";
+    return;
+  }
   std::vector<Node*> ready;
   for (auto& [name, node] : nodes_) {
     if (NodeReady(node)) ready.push_back(&node);

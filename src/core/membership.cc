@@ -24,8 +24,9 @@ void Coordinator::Impl::SetState(Node& node, NodeState state, const std::string&
 }
 
 void Coordinator::Impl::On(const NodeConnected& e) {
+  bool end = false;
   const auto refuse = [&](const std::string& why) {
-    out_.emplace_back(RefuseNode{e.stream, why});
+    out_.emplace_back(RefuseNode{e.stream, why, end});
     Note& note = AddNote("node_refused");
     note.node = e.hello.name;
     note.reason = why;
@@ -37,15 +38,21 @@ void Coordinator::Impl::On(const NodeConnected& e) {
                   "): install the same version");
   }
   if (h.name.empty() || h.name.size() > 255) return refuse("a node needs a name of 1 to 255 bytes (--name)");
-  if (!h.job.empty() && h.job != p_.spec.job) {
+  const bool stranger = h.cluster != Incarnation() && h.cluster != p_.cluster;
+  if (stranger && p_.phase != JobPhase::kGathering) {
+    return refuse("node '" + h.name + "' trains for another coordinator, of job " + h.job + "; this one leads job " +
+                  p_.spec.job);
+  }
+  if (!stranger && !h.job.empty() && h.job != p_.spec.job) {
     return refuse("node '" + h.name + "' serves job " + h.job + ", this coordinator's job is " + p_.spec.job);
   }
-  if (h.term > p_.term) {
+  if (!stranger && h.term > p_.term) {
     return refuse("node '" + h.name + "' has obeyed term " + std::to_string(h.term.value) + ", this coordinator has " +
                   std::to_string(p_.term.value) + ": a newer coordinator leads this job");
   }
   if (ended_ || stopped_ || p_.phase == JobPhase::kFinished || p_.phase == JobPhase::kFailed) {
     if (const auto ending = nodes_.find(h.name); ending != nodes_.end()) ending->second.told_end = true;
+    end = true;
     return refuse("job " + p_.spec.job + " has ended");
   }
   auto found = nodes_.find(h.name);
@@ -60,9 +67,11 @@ void Coordinator::Impl::On(const NodeConnected& e) {
   node.name = h.name;
   if (known && !same_keeper) {
     // The keeper's lock vouches that what the old one ran is gone (see ARCHITECTURE.md, "Who proves a death").
-    for (const auto& [slot, info] : node.slots) proven_dead_.insert(info.worker);
+    for (const auto& [slot, info] : node.slots) {
+      if (info.worker != Incarnation()) proven_dead_.insert(info.worker);
+    }
     for (const Placement& p : p_.ranks) {
-      if (p.node == h.name) proven_dead_.insert(p.worker);
+      if (p.node == h.name && p.worker != Incarnation()) proven_dead_.insert(p.worker);
     }
     for (const Placement& p : p_.leaving) {
       if (p.node == h.name) proven_dead_.insert(p.worker);
@@ -78,6 +87,7 @@ void Coordinator::Impl::On(const NodeConnected& e) {
   node.hello = h;
   node.stream = e.stream;
   node.connected = node.seen = true;
+  node.leaving = node.stranger = false;
   node.reported = false;
   node.order_sent = false;
   node.last_heard = now_;
@@ -86,19 +96,12 @@ void Coordinator::Impl::On(const NodeConnected& e) {
   note.details = {{"address", h.address}, {"version", h.version}, {"dir", h.dir}};
   note.figures = {{"keeper_pid", h.keeper_pid}, {"agent_pid", h.agent_pid}};
 
-  Welcome w;
-  w.term = p_.term;
-  w.job = p_.spec.job;
-  w.cluster = p_.cluster;
-  w.command = p_.spec.command;
-  w.workers_per_node = p_.spec.workers_per_node;
-  w.seed = p_.spec.seed;
-  w.grace = T().grace;
-  w.heartbeat = T().heartbeat;
-  w.collective_deadline = T().collective;
-  w.park_deadline = T().park;
-  w.freeze_deadline = T().freeze;
-  out_.emplace_back(SendWelcome{e.stream, std::move(w)});
+  if (stranger && h.cluster != p_.adopts) {
+    // It trains, and a database that knows nothing of it is no reason to stop it.
+    node.stranger = true;
+    return;
+  }
+  WelcomeStranger(node);
 }
 
 void Coordinator::Impl::On(const NodeLost& e) {
@@ -107,6 +110,10 @@ void Coordinator::Impl::On(const NodeLost& e) {
   node->connected = false;
   node->lost_at = now_;
   AddNote("node_stream_lost", *node).reason = e.reason;
+  if (node->leaving && !Over() && !HoldsRank(node->name)) {
+    node->role = Role::kNone;
+    SetState(*node, NodeState::kLeft, "its agent was told to end");
+  }
 }
 
 void Coordinator::Impl::On(const WorkerReady& e) {
@@ -128,6 +135,7 @@ void Coordinator::Impl::On(const NodeReported& e) {
   node->last_heard = now_;
   node->reported = true;
   node->usage = e.report.usage;
+  node->leaving = e.report.leaving;
   std::set<Slot> present;
   for (const WorkerReport& report : e.report.workers) {
     if (!node->slots.count(report.slot)) continue;
@@ -181,6 +189,12 @@ void Coordinator::Impl::TakeReport(Node& node, const WorkerReport& report) {
     } else if (now_ - slot.started_at < kProvenLife && !PlacementOf(node.name, report.slot, report.worker)) {
       slot.restart_at = now_ + kRestartDelay;
     }
+  }
+  if (report.stuck && proven_dead_.insert(report.worker).second) {
+    Note& note = AddNote("worker_stuck", node);
+    note.worker = report.worker;
+    note.reason = kStuck;
+    note.figures = {{"slot", report.slot.value}, {"pid", report.pid}};
   }
   // Given up as silent, it answers after all; what it holds may be the last copy.
   if (p_.phase == JobPhase::kFreezing && Gone(report.worker) && LeavingOf(report.worker) && slot.Ready() &&

@@ -9,6 +9,7 @@ WorkerOrder Coordinator::Impl::OrderFor(const Node& node, Slot slot, const SlotI
   o.worker = info.worker;
   o.retire = info.retire;
   o.refuse = info.refuse;
+  o.hung = info.retire != Incarnation() && hung_.count(info.retire) != 0;
   const bool lives = info.worker != Incarnation() && info.worker != info.retire && !info.Exited();
   o.run = lives || (WantsFreshWorkers() && node.state != NodeState::kQuarantined);
   o.generation = p_.generation;
@@ -76,12 +77,29 @@ NodeOrder Coordinator::Impl::OrderFor(const Node& node) const {
   return order;
 }
 
+Welcome Coordinator::Impl::WelcomeFor(const Node& node) const {
+  Welcome w;
+  w.term = p_.term;
+  w.job = p_.spec.job;
+  w.cluster = p_.cluster;
+  w.command = p_.spec.command;
+  w.workers_per_node = p_.spec.workers_per_node;
+  w.seed = p_.spec.seed;
+  w.grace = T().grace;
+  w.heartbeat = T().heartbeat;
+  w.collective_deadline = T().collective;
+  w.park_deadline = T().park;
+  w.freeze_deadline = T().freeze;
+  if (node.hello.cluster != p_.cluster) w.adopts = p_.adopts;
+  return w;
+}
+
 void Coordinator::Impl::SendOrders() {
   // While the nodes of a running generation come back to a new coordinator, nobody is told anything: what they do
   // is right, and the peers' addresses are not all known yet.
   if (adopting_ && p_.phase != JobPhase::kFinishing) return;
   for (auto& [name, node] : nodes_) {
-    if (!node.connected) continue;
+    if (!node.connected || node.stranger) continue;
     NodeOrder order = OrderFor(node);
     const NodeOrder& last = node.last_order;
     if (node.order_sent && order.term == last.term && order.workers == last.workers &&

@@ -1,4 +1,6 @@
 // What brings a node back: a fresh worker where one has ended, then a handshake over the node's own link.
+#include <algorithm>
+
 #include "core/impl.h"
 
 namespace locum {
@@ -18,7 +20,9 @@ bool Coordinator::Impl::Stale(const Node& node, Slot slot, const SlotInfo& info)
 void Coordinator::Impl::RestartSlots() {
   if (p_.phase == JobPhase::kFinishing || p_.phase == JobPhase::kGathering) return;
   for (auto& [name, node] : nodes_) {
-    if (!node.connected || now_ - node.last_heard >= T().silence) continue;
+    const bool stuck = std::any_of(node.slots.begin(), node.slots.end(),
+                                   [](const auto& s) { return s.second.report && s.second.report->stuck; });
+    if (!Heard(node) || node.leaving || node.stranger || stuck) continue;
     const bool wanted = WantsFreshWorkers();
     for (auto& [slot, info] : node.slots) {
       if (Stale(node, slot, info) && !Recovering()) info.retire = info.worker;

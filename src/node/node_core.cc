@@ -8,6 +8,9 @@ namespace {
 
 // A worker that closed its connection is about to end, and its own exit status says more than ours would.
 constexpr Duration kLeavePatience = std::chrono::seconds(1);
+// To save the stacks of one that hangs.
+constexpr Duration kStackPatience = std::chrono::seconds(3);
+constexpr std::string_view kLogEnding = ".log";
 constexpr Duration kFastestHeartbeat = std::chrono::milliseconds(10);
 constexpr uint32_t kDrawAhead = 8;
 constexpr uint32_t kMaxSlots = 1024;
@@ -54,6 +57,8 @@ void NodeCore::On(const WorkerSeen& seen, Time now) {
   bool known = workers_.count(record.worker) != 0;
   Worker& worker = workers_[record.worker];
   bool joined_now = record.joined && !worker.record.joined;
+  // Nobody here asked for it, so the keeper itself was told to end.
+  leaving_ |= known && record.stopping && !worker.record.stopping && !worker.stopping;
   worker.record = record;
   Place& place = places_[record.slot];
   Worker* holder = Find(place.current);
@@ -73,6 +78,7 @@ void NodeCore::On(const WorkerSeen& seen, Time now) {
   report_now_ = true;
   // Only who knows all workers may listen to a coordinator: an empty slot gets a new one.
   if (awaited_.erase(record.worker) != 0 && awaited_.empty()) SayHello();
+  if (awaited_.empty() && introduced_as_ != Trains()) SayHello();
   Follow(record.slot, &place, now);
 }
 
@@ -133,12 +139,18 @@ std::string NodeCore::WhyStranger(const Welcome& welcome) const {
   if (welcome.term < notes_.term) {
     return "its term " + std::to_string(welcome.term.value) + " is lower than " + std::to_string(notes_.term.value);
   }
-  bool holds = std::any_of(workers_.begin(), workers_.end(), [](const auto& w) { return w.second.Alive(); });
-  if (holds && notes_.cluster.value != 0 && welcome.cluster != notes_.cluster) {
+  const Incarnation ours = Trains();
+  if (ours != Incarnation() && welcome.cluster != ours && welcome.adopts != ours) {
     return "it leads cluster " + ToHex(welcome.cluster.value) + ", the workers here belong to " +
            ToHex(notes_.cluster.value);
   }
   return "";
+}
+
+// The cluster whose workers live here; 0: none does.
+Incarnation NodeCore::Trains() const {
+  bool holds = std::any_of(workers_.begin(), workers_.end(), [](const auto& w) { return w.second.Alive(); });
+  return holds ? notes_.cluster : Incarnation();
 }
 
 void NodeCore::On(const CoordinatorUp& up, Time now) {
@@ -200,7 +212,10 @@ void NodeCore::On(const Ordered& ordered, Time now) {
 
 void NodeCore::On(const CoordinatorRefused& refused, Time) {
   link_up_ = false;
-  Do(Note{"coordinator_refused", refused.reason});
+  if (refused.reason != refusal_) Do(Note{"coordinator_refused", refused.reason});
+  refusal_ = refused.reason;
+  // A stranger's word does not end what trains; the coordinator of this job may come back, or adopt.
+  if (Trains() != Incarnation() && !refused.end) return;
   EndAll(1, "the coordinator refuses this node: " + refused.reason);
 }
 
@@ -219,7 +234,9 @@ void NodeCore::Follow(Slot slot, Place* place, Time now) {
   if (worker != nullptr) {
     bool retired = order.retire == place->current;
     if (worker->Alive()) {
-      if (retired || !order.run) {
+      if (retired && order.hung && !worker->stopping) {
+        SaveFirst(worker, now);
+      } else if (retired || !order.run) {
         End(worker, welcome_->grace, retired ? "retired by the coordinator" : "not wanted by the coordinator");
       } else if (order.worker == place->current) {
         Tell(worker, order, now);
@@ -247,7 +264,7 @@ void NodeCore::Start(Slot slot, Place* place) {
   Worker& worker = workers_[id];
   worker.record.slot = slot;
   worker.record.worker = id;
-  worker.record.log = stem + ".log";
+  worker.record.log = stem + std::string(kLogEnding);
   worker.record.step_log = stem + ".steps";
   place->current = id;
   report_now_ = true;
@@ -286,6 +303,23 @@ void NodeCore::Tell(Worker* worker, const WorkerOrder& order, Time now) {
   worker->Ordered(relayed, now);
 }
 
+// What it hangs in is evidence that ends with it.
+void NodeCore::SaveFirst(Worker* worker, Time now) {
+  if (std::exchange(worker->saving_stacks, true)) return;
+  worker->why_gone = "it did not move any more";
+  worker->gone_by = now + kStackPatience;
+  std::string file = worker->record.log;
+  if (file.ends_with(kLogEnding)) file.resize(file.size() - kLogEnding.size());
+  file += ".stacks";
+  Do(Note{"worker_hangs", Name(worker->record) + ": its stacks go to " + file});
+  Do(SaveStacks{worker->record.worker, worker->record.pid, file});
+}
+
+void NodeCore::On(const StacksSaved& saved, Time now) {
+  Worker* worker = Find(saved.worker);
+  if (worker != nullptr && worker->Alive() && worker->saving_stacks) worker->gone_by = now;
+}
+
 void NodeCore::End(Worker* worker, Duration grace, const std::string& why) {
   if (worker->stopping && worker->stop_grace <= grace) return;
   if (!worker->stopping || worker->why_ended.empty()) worker->why_ended = why;
@@ -310,7 +344,7 @@ void NodeCore::WatchWorkers(Time now) {
     Duration grace = welcome_ ? welcome_->grace : Duration(0);
     if (worker.gone_by <= now) {
       worker.gone_by = kNever;
-      End(&worker, grace, worker.why_gone);
+      End(&worker, worker.saving_stacks ? Duration(0) : grace, worker.why_gone);
     }
     if (!welcome_) continue;
     if (worker.WantsAbort()) {
@@ -330,6 +364,7 @@ void NodeCore::SayHello() {
   hello.protocol = kProtocolVersion;
   hello.version = kVersion;
   hello.job = notes_.job;
+  hello.cluster = introduced_as_ = Trains();
   hello.address = identity_.address;
   hello.keeper = keeper_.keeper;
   hello.agent = identity_.agent;
@@ -355,6 +390,7 @@ NodeReport NodeCore::Report() const {
   report.term = notes_.term;
   report.order = sequence_;
   report.usage = usage_;
+  report.leaving = leaving_;
   for (const auto& [slot, place] : places_) {
     auto it = workers_.find(place.current);
     if (it != workers_.end()) report.workers.push_back(it->second.Report());

@@ -78,6 +78,9 @@ struct LogMeasured {
 struct Drawn {
   std::vector<Incarnation> fresh;
 };  // after Draw
+struct StacksSaved {
+  Incarnation worker;
+};
 struct UsageRead {
   Usage usage;
 };
@@ -89,6 +92,7 @@ struct Ordered {
 };
 struct CoordinatorRefused {
   std::string reason;
+  bool end = false;  // the job is over, also for what still runs here
 };
 struct CoordinatorLost {
   std::string reason;
@@ -96,7 +100,7 @@ struct CoordinatorLost {
 struct Tick {};
 using Event =
     std::variant<KeeperThere, WorkerSeen, WorkerIsReady, WorkerSaid, WorkerLeft, PagesRead, StopStored, LogMeasured,
-                 Drawn, UsageRead, CoordinatorUp, Ordered, CoordinatorRefused, CoordinatorLost, Tick>;
+                 Drawn, StacksSaved, UsageRead, CoordinatorUp, Ordered, CoordinatorRefused, CoordinatorLost, Tick>;
 
 // ---- Actions -----------------------------------------------------------------------------------------------
 
@@ -139,6 +143,12 @@ struct Abort {
   Incarnation worker;
   Generation generation;
 };
+// Where its threads stand, into a file beside its log; StacksSaved follows.
+struct SaveStacks {
+  Incarnation worker;
+  int32_t pid = 0;
+  std::string file;
+};
 struct AskAgain {
   Incarnation worker;
 };  // for Ready and State
@@ -159,7 +169,7 @@ struct WakeAt {
   Time when;
 };  // replaces the wish before
 using Action = std::variant<Introduce, SendReady, SendReport, StartWorker, EndWorker, Forget, EndNode, Relay, Abort,
-                            AskAgain, StoreStop, Draw, Remember, Note, WakeAt>;
+                            SaveStacks, AskAgain, StoreStop, Draw, Remember, Note, WakeAt>;
 
 class NodeCore {
  public:
@@ -181,6 +191,7 @@ class NodeCore {
   void On(const StopStored& stored, Time now);
   void On(const LogMeasured& measured, Time now);
   void On(const Drawn& drawn, Time now);
+  void On(const StacksSaved& saved, Time now);
   void On(const UsageRead& read, Time now);
   void On(const CoordinatorUp& up, Time now);
   void On(const Ordered& ordered, Time now);
@@ -189,6 +200,7 @@ class NodeCore {
   void On(const Tick&, Time now);
 
   std::string WhyStranger(const Welcome& welcome) const;
+  Incarnation Trains() const;
   bool Obeys(const NodeOrder& order);
   void Follow(Slot slot, Place* place, Time now);
   void Tell(Worker* worker, const WorkerOrder& order, Time now);
@@ -196,6 +208,7 @@ class NodeCore {
   void End(Worker* worker, Duration grace, const std::string& why);
   void EndAll(int32_t status, const std::string& why);
   void WatchWorkers(Time now);
+  void SaveFirst(Worker* worker, Time now);
   void SayHello();
   void KeepNotes();
   void ReportIfDue(Time now);
@@ -216,6 +229,9 @@ class NodeCore {
   std::optional<Welcome> welcome_;
   bool link_up_ = false;  // and its coordinator is ours
   bool ending_ = false;
+  bool leaving_ = false;       // the keeper was told to end
+  Incarnation introduced_as_;  // the cluster that the last hello named
+  std::string refusal_;
   bool report_now_ = false;
   Time report_at_ = kNever;
   uint64_t sequence_ = 0;  // of the newest order obeyed in notes_.term

@@ -33,6 +33,7 @@ WorkerReport Worker::Report() const {
   report.log = record.log;
   report.log_offset = log_offset;
   report.step_log = record.step_log;
+  report.stuck = record.stuck;
   return report;
 }
 

@@ -35,6 +35,7 @@ struct Worker {
   Time unparked_since = kNever;  // when it was first ordered to, and has not parked since
   Generation aborted;            // the newest freeze for which its program was told to abort
 
+  bool saving_stacks = false;  // it hangs; it is ended when they are saved, or at `gone_by`
   bool stopping = false;
   Duration stop_grace{};
   std::string why_ended;  // why this node ended it

@@ -21,9 +21,11 @@ constexpr const char* kSchema = R"(
     id INTEGER PRIMARY KEY CHECK (id = 1), job TEXT NOT NULL, nodes INTEGER NOT NULL, spares INTEGER NOT NULL,
     workers_per_node INTEGER NOT NULL, seed INTEGER NOT NULL, term INTEGER NOT NULL, cluster INTEGER NOT NULL,
     phase TEXT NOT NULL, generation INTEGER NOT NULL, recovery_step INTEGER NOT NULL, recovery_fixed INTEGER NOT NULL,
-    exit_status INTEGER NOT NULL, reason TEXT NOT NULL);
+    exit_status INTEGER NOT NULL, reason TEXT NOT NULL, adopts INTEGER NOT NULL);
   CREATE TABLE command (position INTEGER PRIMARY KEY, word BLOB NOT NULL);
   CREATE TABLE timeouts (name TEXT PRIMARY KEY, ns INTEGER NOT NULL);
+  CREATE TABLE limits (id INTEGER PRIMARY KEY CHECK (id = 1), restarts INTEGER NOT NULL, recoveries INTEGER NOT NULL,
+    window_ns INTEGER NOT NULL);
   CREATE TABLE ranks (rank INTEGER PRIMARY KEY, node TEXT NOT NULL, home TEXT NOT NULL, slot INTEGER NOT NULL,
     worker INTEGER NOT NULL);
   CREATE TABLE leaving (position INTEGER PRIMARY KEY, rank INTEGER NOT NULL, node TEXT NOT NULL, home TEXT NOT NULL,
@@ -176,7 +178,7 @@ Result<std::optional<PersistentState>> Store::Load() {
   PersistentState state;
   Statement job(db_,
                 "SELECT job, nodes, spares, workers_per_node, seed, term, cluster, phase, generation, recovery_step,"
-                " recovery_fixed, exit_status, reason FROM job");
+                " recovery_fixed, exit_status, reason, adopts FROM job");
   if (!job.Row()) {
     if (!job.ok()) return Error("cannot read the job");
     return std::optional<PersistentState>();
@@ -198,6 +200,7 @@ Result<std::optional<PersistentState>> Store::Load() {
   state.recovery_fixed = job.Int(10) != 0;
   state.exit_status = static_cast<int>(job.Int(11));
   state.reason = job.Text(12);
+  state.adopts = Incarnation(job.U64(13));
 
   Statement command(db_, "SELECT word FROM command ORDER BY position");
   while (command.Row()) state.spec.command.push_back(command.Text(0));
@@ -213,6 +216,13 @@ Result<std::optional<PersistentState>> Store::Load() {
     }
   }
   if (!missing.empty()) return corrupt("the time-out '" + *missing.begin() + "' is missing");
+  Statement limits(db_, "SELECT restarts, recoveries, window_ns FROM limits");
+  if (!limits.Row()) return corrupt("the limits are missing");
+  for (int column : {0, 1}) {
+    if (limits.Int(column) < 0 || limits.Int(column) > UINT32_MAX) return corrupt("a limit is out of range");
+  }
+  state.spec.limits = {static_cast<uint32_t>(limits.Int(0)), static_cast<uint32_t>(limits.Int(1)),
+                       Duration(limits.Int(2))};
 
   bool in_range = true;
   const auto placements = [&](Statement& rows, std::vector<Placement>* out) {
@@ -258,11 +268,11 @@ Status Store::Save(const PersistentState& state) {
     run(clear);
   }
   {
-    Statement job(db_, "INSERT OR REPLACE INTO job VALUES (1,?,?,?,?,?,?,?,?,?,?,?,?,?)");
+    Statement job(db_, "INSERT OR REPLACE INTO job VALUES (1,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
     job.BindText(state.spec.job).Bind(state.spec.nodes).Bind(state.spec.spares).Bind(state.spec.workers_per_node);
     job.BindU(state.spec.seed).BindU(state.term.value).BindU(state.cluster.value);
     job.BindText(NameOf(kPhases, state.phase)).BindU(state.generation.value).BindU(state.recovery_step.value);
-    job.Bind(state.recovery_fixed ? 1 : 0).Bind(state.exit_status).BindText(state.reason);
+    job.Bind(state.recovery_fixed ? 1 : 0).Bind(state.exit_status).BindText(state.reason).BindU(state.adopts.value);
     run(job);
   }
   int64_t position = 0;
@@ -273,6 +283,11 @@ Status Store::Save(const PersistentState& state) {
   for (const TimeoutField& t : kTimeouts) {
     Statement s(db_, "INSERT INTO timeouts VALUES (?,?)");
     run(s.BindText(t.name).Bind((state.spec.timeouts.*t.field).count()));
+  }
+  {
+    Statement s(db_, "INSERT OR REPLACE INTO limits VALUES (1,?,?,?)");
+    const Limits& limits = state.spec.limits;
+    run(s.Bind(limits.restarts).Bind(limits.recoveries).Bind(limits.window.count()));
   }
   for (const Placement& p : state.ranks) {
     Statement s(db_, "INSERT INTO ranks VALUES (?,?,?,?,?)");

@@ -16,7 +16,7 @@ struct sqlite3;
 namespace locum {
 
 inline constexpr const char* kStoreFile = "store.db";
-inline constexpr int kStoreVersion = 1;
+inline constexpr int kStoreVersion = 2;
 
 class Store {
  public:

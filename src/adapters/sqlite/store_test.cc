@@ -33,6 +33,8 @@ PersistentState SomeState() {
   s.spec.workers_per_node = 2;
   s.spec.seed = UINT64_MAX;
   s.spec.timeouts.silence = std::chrono::milliseconds(1234);
+  s.spec.limits = {UINT32_MAX, 7, std::chrono::minutes(3)};
+  s.adopts = Incarnation(UINT64_MAX - 1);
   s.term = Term(3);
   s.cluster = Incarnation(0xfedcba9876543210);
   s.phase = JobPhase::kRecovering;
@@ -145,7 +147,7 @@ TEST(Store, OtherVersion_IsRefusedAndNotChanged) {
   auto store = Store::Open(dir.path);
   ASSERT_FALSE(store.ok());
   EXPECT_EQ(store.status().code(), Code::kRefused);
-  EXPECT_THAT(store.status().message(), HasSubstr("has store version 7; this locum (0.1.0) reads version 1"));
+  EXPECT_THAT(store.status().message(), HasSubstr("has store version 7; this locum (0.1.0) reads version 2"));
 }
 
 TEST(Store, OtherFile_IsRefused) {
@@ -163,7 +165,7 @@ TEST(Store, OtherFile_IsRefused) {
 
 TEST(Store, ImpossibleValues_AreCorrupt) {
   for (const char* sql : {"UPDATE job SET phase='dancing'", "UPDATE job SET generation=-1", "UPDATE nodes SET role='x'",
-                          "UPDATE ranks SET slot=-3", "DELETE FROM timeouts WHERE name='hang'"}) {
+                          "UPDATE ranks SET slot=-3", "DELETE FROM timeouts WHERE name='hang'", "DELETE FROM limits"}) {
     TempDir dir;
     {
       auto store = Store::Open(dir.path);
