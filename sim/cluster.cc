@@ -320,10 +320,11 @@ void Cluster::FailProgram(Rank rank, uint64_t step) {
 
 void Cluster::LeaveNode(const std::string& name) {
   SimNode& node = nodes_.at(name);
+  if (!node.up || node.leaving) return;
   node.leaving = true;
   SendReport(node);
   After(Ms(50), [this, name, epoch = node.epoch] {
-    if (nodes_.at(name).epoch == epoch) KillNode(name);
+    if (nodes_.at(name).up && nodes_.at(name).epoch == epoch) KillNode(name);
   });
 }
 
@@ -335,6 +336,11 @@ void Cluster::StickWorker(Rank rank) {
     ++worker->activity;
     SendReport(*worker->node);
   }
+}
+
+bool Cluster::Stuck(const std::string& name) const {
+  const auto& workers = nodes_.at(name).workers;
+  return std::any_of(workers.begin(), workers.end(), [](const auto& w) { return w.second->stuck; });
 }
 
 Incarnation Cluster::TrainsFor(const SimNode& node) const {

@@ -80,6 +80,7 @@ class Cluster {
   std::string Describe() const;  // every node and worker, for a person
   std::vector<std::string> NodeNames() const;
   bool NodeUp(const std::string& name) const { return nodes_.at(name).up; }
+  bool Stuck(const std::string& name) const;
   bool LinkCut(const std::string& name) const { return nodes_.at(name).cut; }
   Random& random() { return random_; }
 

@@ -20,7 +20,12 @@ class Run {
       lost_all_ |= cluster_.StateLost();
     }
     Heal();
-    const bool finished = cluster_.RunUntil([&] { return cluster_.ended(); }, std::chrono::seconds(600));
+    bool finished = false;
+    for (int minute = 0; minute < 10 && !finished; ++minute) {
+      cluster_.RunFor(std::chrono::seconds(2));
+      if (!cluster_.ended()) (void)cluster_.Adopt();
+      finished = cluster_.RunUntil([&] { return cluster_.ended(); }, std::chrono::seconds(58));
+    }
     result_.generations = cluster_.coordinator_up() ? cluster_.View().generation.value : 0;
     result_.notes = cluster_.notes();
     if (!cluster_.violations().empty()) {
@@ -46,6 +51,9 @@ class Run {
     spec.spares = static_cast<uint32_t>(r.Below(3));
     spec.workers_per_node = static_cast<uint32_t>(1 + r.Below(2));
     spec.seed = seed;
+    spec.timeouts.hang = std::chrono::seconds(3);
+    spec.limits.restarts = static_cast<uint32_t>(r.Below(8));
+    spec.limits.recoveries = 1000;
     return spec;
   }
   static Options Settings(uint64_t seed) {
@@ -74,7 +82,9 @@ class Run {
     const bool up = cluster_.coordinator_up();
     // Killing the last copy is a loss that no one can mend; the script tests cover it.
     const bool running = up && cluster_.View().phase == JobPhase::kRunning && Holders() >= 2;
-    switch (random_.Below(10)) {
+    if (up && cluster_.View().phase == JobPhase::kGathering) (void)cluster_.Adopt();
+    const Rank rank = up ? RandomRank() : Rank(0);
+    switch (random_.Below(15)) {
       case 0:
       case 1:
         if (running && cluster_.NodeUp(name)) cluster_.KillNode(name);
@@ -83,7 +93,7 @@ class Run {
         if (!cluster_.NodeUp(name)) cluster_.StartNode(name);
         break;
       case 3:
-        if (running && random_.OneIn(2)) cluster_.KillWorker(RandomRank());
+        if (running && random_.OneIn(2)) cluster_.KillWorker(rank);
         break;
       case 4:
         if (running && !cluster_.LinkCut(name)) cluster_.CutLink(name);
@@ -97,6 +107,7 @@ class Run {
       case 7:
         if (up && random_.OneIn(3)) {
           cluster_.KillCoordinator();
+          if (running && random_.OneIn(4)) cluster_.LoseDatabase();
         } else if (!up) {
           cluster_.StartCoordinator();
         }
@@ -106,6 +117,21 @@ class Run {
         break;
       case 9:
         if (up) (void)cluster_.Failback(name);
+        break;
+      case 10:
+        if (running && random_.OneIn(2)) cluster_.TearWorker(rank);
+        break;
+      case 11:
+        if (running && random_.OneIn(2)) cluster_.ExitWorker(rank, static_cast<int>(random_.Below(2)));
+        break;
+      case 12:
+        if (running && random_.OneIn(3)) cluster_.HangWorker(rank);
+        break;
+      case 13:
+        if (running && random_.OneIn(3)) cluster_.LeaveNode(name);
+        break;
+      case 14:
+        if (running && random_.OneIn(8)) cluster_.StickWorker(rank);
         break;
     }
   }
@@ -125,6 +151,7 @@ class Run {
     if (!cluster_.coordinator_up() && !cluster_.ended()) cluster_.StartCoordinator();
     for (const std::string& name : cluster_.NodeNames()) {
       if (cluster_.LinkCut(name)) cluster_.HealLink(name);
+      if (cluster_.NodeUp(name) && cluster_.Stuck(name)) cluster_.KillNode(name);  // rebooted by hand
       if (!cluster_.ended() && !cluster_.NodeUp(name)) cluster_.StartNode(name);
     }
   }
