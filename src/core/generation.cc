@@ -84,8 +84,13 @@ void Coordinator::Impl::ProgressFreeze() {
   if (all && !StateMayExist()) {
     for (const Placement& p : p_.leaving) {
       const Node* node = NodeOf(p);
-      const bool heard = node && node->connected && now_ - node->last_heard < T().silence;
-      if (!Gone(p.worker) || proven_dead_.count(p.worker) || heard) continue;
+      if (!Gone(p.worker) || proven_dead_.count(p.worker)) continue;
+      if (node && Heard(*node)) {
+        // Back from a silence, it is asked to freeze like everyone, and has as long to answer.
+        const Time due = node->heard_since + T().freeze + T().heartbeat;
+        if (now_ >= due) continue;
+        Want(due);
+      }
       // Neither a copy nor the proof that there is none: nothing may be done but wait.
       waiting_for_ = "node " + p.node + ": no live worker holds the state, and it is silent but not proved dead";
       return;

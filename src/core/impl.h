@@ -59,6 +59,7 @@ struct Node {
   StreamId stream = 0;
   NodeHello hello;
   Time last_heard{};
+  Time heard_since{};  // without a silence in between
   Time lost_at{};
   bool reported = false;  // since it connected: until then an absent worker proves nothing
   std::map<Slot, SlotInfo> slots;
@@ -100,6 +101,7 @@ struct Coordinator::Impl {
   void On(const Tick&) {}
   void TakeReport(Node& node, const WorkerReport& report);
   Node* ByStream(StreamId stream);
+  void Hear(Node& node);
   void SetState(Node& node, NodeState state, const std::string& reason);
   bool NodeReady(const Node& node) const;  // connected, every slot ready
   bool UsableSpare(const Node& node) const;

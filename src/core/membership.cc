@@ -12,6 +12,11 @@ Node* Coordinator::Impl::ByStream(StreamId stream) {
   return nullptr;
 }
 
+void Coordinator::Impl::Hear(Node& node) {
+  if (!node.connected || now_ - node.last_heard >= T().silence) node.heard_since = now_;
+  node.last_heard = now_;
+}
+
 void Coordinator::Impl::SetState(Node& node, NodeState state, const std::string& reason) {
   if (node.state == state && node.reason == reason) return;
   const bool changed = node.state != state;
@@ -86,11 +91,12 @@ void Coordinator::Impl::On(const NodeConnected& e) {
   }
   node.hello = h;
   node.stream = e.stream;
+  Hear(node);
+  node.heard_since = now_;
   node.connected = node.seen = true;
   node.leaving = node.stranger = false;
   node.reported = false;
   node.order_sent = false;
-  node.last_heard = now_;
   for (uint32_t s = 0; s < p_.spec.workers_per_node; ++s) node.slots[Slot(s)];
   Note& note = AddNote(known && same_keeper ? "node_connected_again" : "node_joined", node);
   note.details = {{"address", h.address}, {"version", h.version}, {"dir", h.dir}};
@@ -119,7 +125,7 @@ void Coordinator::Impl::On(const NodeLost& e) {
 void Coordinator::Impl::On(const WorkerReady& e) {
   Node* node = ByStream(e.stream);
   if (!node) return;
-  node->last_heard = now_;
+  Hear(*node);
   const auto slot = node->slots.find(e.slot);
   if (slot == node->slots.end()) return;
   node->infos[e.worker] = e.info;
@@ -132,7 +138,7 @@ void Coordinator::Impl::On(const WorkerReady& e) {
 void Coordinator::Impl::On(const NodeReported& e) {
   Node* node = ByStream(e.stream);
   if (!node) return;
-  node->last_heard = now_;
+  Hear(*node);
   node->reported = true;
   node->usage = e.report.usage;
   node->leaving = e.report.leaving;
