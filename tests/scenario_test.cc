@@ -120,6 +120,7 @@ class Script {
       if (key == "nodes") spec.nodes = n;
       if (key == "spares") spec.spares = n;
       if (key == "per-node") spec.workers_per_node = n;
+      if (key == "worker-to-spare") spec.worker_to_spare = n != 0;
       if (key == "steps") options.steps = n;
       if (key == "compute-ms") options.compute = std::chrono::milliseconds(n);
     }

@@ -54,6 +54,9 @@ struct JobSpec {
   uint64_t seed = 0;
   Timeouts timeouts;
   Limits limits;
+  // A worker that fails alone: false, it is started again on its node; true, a spare that is ready takes its node's
+  // ranks, which is quicker where the program starts slowly.
+  bool worker_to_spare = false;
   friend bool operator==(const JobSpec&, const JobSpec&) = default;
 };
 

@@ -4,6 +4,7 @@
 //   [job]          nodes, spares, nproc_per_node, seed, dir, command
 //   [timeouts]     heartbeat, silence, lost_stream_grace, culprit_grace, freeze, collective, park, join, gather, hang,
 //                  grace, finish, adopt
+//   [recovery]     worker
 //   [limits]       restarts, recoveries, window
 //   [coordinator]  listen, port, interface, token_file, input_log_mib
 //   [agent]        coordinator, name, dir, interface, token_file, connect_timeout
@@ -32,6 +33,8 @@ struct Config {
   std::vector<std::string> command;
   // [timeouts]
   Timeouts timeouts;
+  // [recovery]
+  std::string recovery_worker = "restart";  // or "spare"
   // [limits]
   uint32_t limit_restarts = Limits{}.restarts;
   uint32_t limit_recoveries = Limits{}.recoveries;

@@ -26,6 +26,7 @@ constexpr Key kKeys[] = {
     {"timeouts.grace", TimeoutField{&Timeouts::grace}},
     {"timeouts.finish", TimeoutField{&Timeouts::finish}},
     {"timeouts.adopt", TimeoutField{&Timeouts::adopt}},
+    {"recovery.worker", TextField{&Config::recovery_worker}},
     {"limits.restarts", U32Field{&Config::limit_restarts, 0, 1000000}},
     {"limits.recoveries", U32Field{&Config::limit_recoveries, 1, 1000000}},
     {"limits.window", DurationField{&Config::limit_window}},

@@ -64,6 +64,7 @@ void Put(const JobSpec& in, wire::JobSpec* out) {
   out->set_seed(in.seed);
   Put(in.timeouts, out->mutable_timeouts());
   Put(in.limits, out->mutable_limits());
+  out->set_worker_to_spare(in.worker_to_spare);
 }
 
 JobSpec Take(const wire::JobSpec& in, WireCheck& check) {
@@ -78,6 +79,7 @@ JobSpec Take(const wire::JobSpec& in, WireCheck& check) {
   out.seed = in.seed();
   out.timeouts = Take(in.timeouts(), check);
   out.limits = Take(in.limits(), check);
+  out.worker_to_spare = in.worker_to_spare();
   return out;
 }
 

@@ -254,6 +254,7 @@ TEST(Convert, StoredState_ComesBack) {
   in.spec.nodes = 4;
   in.spec.timeouts.hang = std::chrono::seconds(9);
   in.spec.limits = {1, 2, std::chrono::seconds(3)};
+  in.spec.worker_to_spare = true;
   in.adopts = Incarnation(12);
   in.term = Term(2);
   in.phase = JobPhase::kStopping;

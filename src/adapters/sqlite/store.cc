@@ -21,7 +21,8 @@ constexpr const char* kSchema = R"(
     id INTEGER PRIMARY KEY CHECK (id = 1), job TEXT NOT NULL, nodes INTEGER NOT NULL, spares INTEGER NOT NULL,
     workers_per_node INTEGER NOT NULL, seed INTEGER NOT NULL, term INTEGER NOT NULL, cluster INTEGER NOT NULL,
     phase TEXT NOT NULL, generation INTEGER NOT NULL, recovery_step INTEGER NOT NULL, recovery_fixed INTEGER NOT NULL,
-    exit_status INTEGER NOT NULL, reason TEXT NOT NULL, adopts INTEGER NOT NULL);
+    exit_status INTEGER NOT NULL, reason TEXT NOT NULL, adopts INTEGER NOT NULL,
+    worker_to_spare INTEGER NOT NULL);
   CREATE TABLE command (position INTEGER PRIMARY KEY, word BLOB NOT NULL);
   CREATE TABLE timeouts (name TEXT PRIMARY KEY, ns INTEGER NOT NULL);
   CREATE TABLE limits (id INTEGER PRIMARY KEY CHECK (id = 1), restarts INTEGER NOT NULL, recoveries INTEGER NOT NULL,
@@ -178,7 +179,7 @@ Result<std::optional<PersistentState>> Store::Load() {
   PersistentState state;
   Statement job(db_,
                 "SELECT job, nodes, spares, workers_per_node, seed, term, cluster, phase, generation, recovery_step,"
-                " recovery_fixed, exit_status, reason, adopts FROM job");
+                " recovery_fixed, exit_status, reason, adopts, worker_to_spare FROM job");
   if (!job.Row()) {
     if (!job.ok()) return Error("cannot read the job");
     return std::optional<PersistentState>();
@@ -201,6 +202,7 @@ Result<std::optional<PersistentState>> Store::Load() {
   state.exit_status = static_cast<int>(job.Int(11));
   state.reason = job.Text(12);
   state.adopts = Incarnation(job.U64(13));
+  state.spec.worker_to_spare = job.Int(14) != 0;
 
   Statement command(db_, "SELECT word FROM command ORDER BY position");
   while (command.Row()) state.spec.command.push_back(command.Text(0));
@@ -268,11 +270,12 @@ Status Store::Save(const PersistentState& state) {
     run(clear);
   }
   {
-    Statement job(db_, "INSERT OR REPLACE INTO job VALUES (1,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
+    Statement job(db_, "INSERT OR REPLACE INTO job VALUES (1,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
     job.BindText(state.spec.job).Bind(state.spec.nodes).Bind(state.spec.spares).Bind(state.spec.workers_per_node);
     job.BindU(state.spec.seed).BindU(state.term.value).BindU(state.cluster.value);
     job.BindText(NameOf(kPhases, state.phase)).BindU(state.generation.value).BindU(state.recovery_step.value);
     job.Bind(state.recovery_fixed ? 1 : 0).Bind(state.exit_status).BindText(state.reason).BindU(state.adopts.value);
+    job.Bind(state.spec.worker_to_spare ? 1 : 0);
     run(job);
   }
   int64_t position = 0;

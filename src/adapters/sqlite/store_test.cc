@@ -34,6 +34,7 @@ PersistentState SomeState() {
   s.spec.seed = UINT64_MAX;
   s.spec.timeouts.silence = std::chrono::milliseconds(1234);
   s.spec.limits = {UINT32_MAX, 7, std::chrono::minutes(3)};
+  s.spec.worker_to_spare = true;
   s.adopts = Incarnation(UINT64_MAX - 1);
   s.term = Term(3);
   s.cluster = Incarnation(0xfedcba9876543210);
