@@ -109,7 +109,7 @@ TEST(Config, ContradictingTimeouts_NameBothAndTheReason) {
             "locum.toml:2: timeouts.finish: timeouts.finish (1s) must be at least timeouts.grace (5s, the default): "
             "the end would be given up while workers still have time to leave; in the config file (--config) set "
             "timeouts.finish to 5s or more, or lower timeouts.grace");
-  for (const char* bad : {"hang = \"1ms\"", "park = \"20m\"", "culprit_grace = \"1m\"", "adopt = \"1ms\""}) {
+  for (const char* bad : {"hang = \"1ms\"", "collective = \"5m\"", "culprit_grace = \"1m\"", "adopt = \"1ms\""}) {
     EXPECT_EQ(ErrorOf("[timeouts]\n" + std::string(bad) + "\n").rfind("locum.toml:2: timeouts.", 0), 0u) << bad;
   }
 }
