@@ -41,7 +41,7 @@ std::vector<std::string> FuzzSeeds() {
   wire::ToAgent welcome, down;
   *welcome.mutable_welcome() =
       ToWire(Welcome{Term(1), "j", Incarnation(2), Incarnation(3), {"a", "b"}, 2, 3, Duration(4)});
-  *down.mutable_order() = ToWire(NodeOrder{Term(1), 2, {order}, true, "why"});
+  *down.mutable_order() = ToWire(NodeOrder{Term(1), 2, {order}, true, true, "why"});
   ClusterView view;
   view.job = "j";
   view.alarms.push_back({"no_spare", "", "text", Duration(5)});

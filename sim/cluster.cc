@@ -218,12 +218,22 @@ void Cluster::StartNode(const std::string& name) {
   Heartbeat(name, node.epoch);
 }
 
+bool Cluster::Waits(const Worker& worker) const {
+  return worker.alive && worker.state.position == Position::kInCollective &&
+         now_ >= worker.collective_since + kWaitsAfter;
+}
+
+// Looks often, and reports when a worker begins or ceases to wait, else in its rhythm.
 void Cluster::Heartbeat(const std::string& name, uint64_t epoch) {
-  After(spec_.timeouts.heartbeat, [this, name, epoch] {
+  After(kWaitsAfter, [this, name, epoch] {
     SimNode& node = nodes_.at(name);
     if (node.epoch != epoch) return;
     if (node.agent && node.stream == 0 && !node.connecting) Connect(node);
-    SendReport(node);
+    const bool waits =
+        std::any_of(node.workers.begin(), node.workers.end(), [this](const auto& w) { return Waits(*w.second); });
+    const Duration heartbeat = spec_.timeouts.heartbeat;
+    const Duration pause = waits || node.order.quick ? heartbeat / kQuicker : heartbeat;
+    if (waits != node.reported_waiting || now_ >= node.reported_at + pause) SendReport(node);
     Heartbeat(name, epoch);
   });
 }
@@ -380,6 +390,8 @@ void Cluster::SendReport(SimNode& node) {
   NodeReport report;
   report.term = node.term;
   report.order = node.order.sequence;
+  node.reported_at = now_;
+  node.reported_waiting = false;
   report.leaving = node.leaving;
   std::vector<WorkerReady> ready;
   for (const auto& [slot, worker] : node.workers) {
@@ -390,6 +402,8 @@ void Cluster::SendReport(SimNode& node) {
     r.exit = worker->exit;
     r.life = !worker->alive ? WorkerLife::kExited : worker->ready ? WorkerLife::kReady : WorkerLife::kStarting;
     r.stuck = worker->stuck;
+    r.waits = Waits(*worker);
+    node.reported_waiting |= r.waits;
     if (r.stuck) r.life = WorkerLife::kReady;
     r.state = worker->state;
     r.state.rank = worker->rank;

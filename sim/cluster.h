@@ -101,6 +101,8 @@ class Cluster {
     std::string job;
     std::map<Slot, std::shared_ptr<Worker>> workers;
     NodeOrder order;
+    Time reported_at{};
+    bool reported_waiting = false;
     uint64_t epoch = 0;  // grows with each start and kill; late callbacks of an older one do nothing
   };
   struct Worker {
@@ -118,6 +120,7 @@ class Cluster {
     bool stop_next = false;
     bool pulling = false;
     bool stuck = false;
+    Time collective_since{};
     Generation group;  // the generation the trainer thinks it is in: that of its last NextStep
     Rank rank = kNoRank;
     std::vector<Peer> peers;
@@ -142,6 +145,7 @@ class Cluster {
   void Connect(SimNode& node);
   void DropStream(SimNode& node, bool tell);
   void SendReport(SimNode& node);
+  bool Waits(const Worker& worker) const;
   void Heartbeat(const std::string& name, uint64_t epoch);
   void TakeOrder(SimNode& node, const NodeOrder& order);
   void StartWorker(SimNode& node, Slot slot);

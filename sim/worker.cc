@@ -222,6 +222,7 @@ void Cluster::BeginStep(const std::shared_ptr<Worker>& w) {
 void Cluster::EnterCollective(const std::shared_ptr<Worker>& w) {
   WorkerState& s = w->state;
   s.position = Position::kInCollective;
+  w->collective_since = now_;
   if (w->group != s.word.generation || s.word.state != WordState::kOpen) {
     // The group it computed for is gone: its connections are closed, the collective fails, NextStep follows.
     After(Delay(Us(500)), [this, w, a = w->activity] {

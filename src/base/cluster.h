@@ -132,6 +132,7 @@ struct WorkerReport {
   std::string log;
   uint64_t log_offset = 0;  // size of the log when it was last told to run with a rank
   std::string step_log;
+  bool waits = false;  // its trainer has been in one collective for kWaitsAfter or longer
   bool stuck = false;  // SIGKILL was sent and it does not end: the kernel holds it, and it will never run again
   friend bool operator==(const WorkerReport&, const WorkerReport&) = default;
 };
@@ -146,6 +147,11 @@ struct Usage {
   uint64_t net_received_per_s = 0, net_sent_per_s = 0;   // bytes per second, the node's interface
   friend bool operator==(const Usage&, const Usage&) = default;
 };
+
+// A collective that lasts this long may be one that stands still.
+inline constexpr Duration kWaitsAfter = std::chrono::milliseconds(50);
+// A node reports that much more often while training stands still.
+inline constexpr int kQuicker = 5;
 
 struct NodeHello {
   std::string name;
@@ -232,6 +238,7 @@ struct NodeOrder {
   Term term;
   uint64_t sequence = 0;
   std::vector<WorkerOrder> workers;  // by slot
+  bool quick = false;                // training stands still: report kQuicker times as often
   bool shutdown = false;             // end the workers, then the node itself
   std::string reason;                // for the node's log
 };

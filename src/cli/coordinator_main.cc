@@ -46,7 +46,8 @@ JobSpec SpecOf(const CoordinatorArgs& args, const std::string& job) {
           c.nproc_per_node,
           c.seed,
           c.timeouts,
-          {c.limit_restarts, c.limit_recoveries, c.limit_window}, c.recovery_worker == "spare"};
+          {c.limit_restarts, c.limit_recoveries, c.limit_window},
+          c.recovery_worker == "spare"};
 }
 
 Result<HostPort> ListenAddress(const CoordinatorArgs& args) {

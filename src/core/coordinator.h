@@ -20,8 +20,9 @@ namespace locum {
 // ---- What it is told at its making -----------------------------------------------------------------------
 
 struct Timeouts {
-  Duration heartbeat = std::chrono::milliseconds(100);  // a node reports at least this often
-  Duration silence = std::chrono::milliseconds(700);    // a silent node is suspect; failed if training stands still
+  // A node reports at least this often, and what changes at once; kQuicker times as often while training stands still.
+  Duration heartbeat = std::chrono::milliseconds(500);
+  Duration silence = std::chrono::milliseconds(700);  // while training stands still; a silent node is failed then
   Duration lost_stream_grace =
       std::chrono::milliseconds(15);  // lost stream + broken collective: how long to wait for other evidence
   Duration culprit_grace = std::chrono::milliseconds(300);  // broken collective and no culprit: same members again

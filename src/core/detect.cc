@@ -62,7 +62,7 @@ void Coordinator::Impl::DetectIdle() {
         node.state == NodeState::kLeft) {
       continue;
     }
-    const Time due = node.last_heard + 3 * T().silence;
+    const Time due = SilentAt(node) + 2 * T().silence;
     if (now_ < due) {
       if (!node.connected) Want(due);
       continue;
@@ -173,7 +173,7 @@ bool Coordinator::Impl::StandsStill(Duration since) const {
   if (Recovering()) return true;
   for (const Placement& p : p_.ranks) {
     const Node* node = NodeOf(p);
-    if (!node || now_ - node->last_heard >= T().silence) continue;
+    if (!node || now_ >= SilentAt(*node)) continue;
     const WorkerReport* report = ReportOf(p);
     if (!report || report->life != WorkerLife::kReady) continue;
     const bool waits = report->state.position == Position::kInCollective ||
@@ -184,16 +184,26 @@ bool Coordinator::Impl::StandsStill(Duration since) const {
   return now_ - last_progress_ >= since;
 }
 
+// Whether the node should report quickly: someone waits longer than a collective takes, or everyone for everyone.
+bool Coordinator::Impl::Hurries(const Node& node) const {
+  if (!HoldsRank(node.name) || adopting_ || Over()) return false;
+  if (Recovering() || p_.phase == JobPhase::kStopping || !resumed_ || broken_) return true;
+  return p_.phase == JobPhase::kRunning && std::any_of(p_.ranks.begin(), p_.ranks.end(), [&](const Placement& p) {
+           const WorkerReport* report = ReportOf(p);
+           return report && report->waits;
+         });
+}
+
 void Coordinator::Impl::DetectSilence() {
   std::set<std::string> silent, all;
   for (const Placement& p : p_.ranks) {
     Node* node = NodeOf(p);
     if (!node) continue;
     all.insert(p.node);
-    if (now_ - node->last_heard >= T().silence) {
+    if (now_ >= SilentAt(*node)) {
       silent.insert(p.node);
     } else {
-      Want(node->last_heard + T().silence);
+      Want(SilentAt(*node));
       if (node->suspect_noted) {
         node->suspect_noted = false;
         SetState(*node, NodeState::kHealthy, "");
@@ -206,7 +216,8 @@ void Coordinator::Impl::DetectSilence() {
     if (node.suspect_noted) continue;
     node.suspect_noted = true;
     SetState(node, NodeState::kSuspect, "silent");
-    AddNote("node_suspect", node).reason = "no report for " + std::to_string(T().silence.count() / 1000000) + " ms";
+    AddNote("node_suspect", node).reason =
+        "no report for " + std::to_string((now_ - node.last_heard).count() / 1000000) + " ms";
   }
   if (silent.size() * 2 > all.size() && all.size() > 1) {
     std::string unseen;

@@ -60,6 +60,7 @@ struct Node {
   NodeHello hello;
   Time last_heard{};
   Time heard_since{};  // without a silence in between
+  Time quick_since{};  // when it was told to report quickly
   Time lost_at{};
   bool reported = false;  // since it connected: until then an absent worker proves nothing
   std::map<Slot, SlotInfo> slots;
@@ -101,6 +102,8 @@ struct Coordinator::Impl {
   void On(const Tick&) {}
   void TakeReport(Node& node, const WorkerReport& report);
   Node* ByStream(StreamId stream);
+  Time SilentAt(const Node& node) const;
+  bool Heard(const Node& node) const { return node.connected && now_ < SilentAt(node); }
   void Hear(Node& node);
   void SetState(Node& node, NodeState state, const std::string& reason);
   bool NodeReady(const Node& node) const;  // connected, every slot ready
@@ -129,6 +132,7 @@ struct Coordinator::Impl {
   void DetectIdle();
   void DetectHang();
   bool StandsStill(Duration since) const;
+  bool Hurries(const Node& node) const;
 
   // generation.cc: from the trigger to the first commit
   struct Fault {
@@ -150,7 +154,6 @@ struct Coordinator::Impl {
   bool MayRestartHere(const Fault& fault);
 
   // place.cc: who takes the ranks
-  bool Heard(const Node& node) const { return node.connected && now_ - node.last_heard < T().silence; }
   void Displace(const std::vector<Fault>& faults);
   void ClearWorker(const Fault& fault);
   void FailNode(const std::string& name, const std::string& reason);

@@ -12,8 +12,15 @@ Node* Coordinator::Impl::ByStream(StreamId stream) {
   return nullptr;
 }
 
+// In calm a node reports seldom, and its silence says little. When training stands still it is asked to report quickly,
+// and has from then on no longer than timeouts.silence.
+Time Coordinator::Impl::SilentAt(const Node& node) const {
+  if (node.order_sent && node.last_order.quick) return std::max(node.last_heard, node.quick_since) + T().silence;
+  return node.last_heard + std::max(T().silence, 3 * T().heartbeat);
+}
+
 void Coordinator::Impl::Hear(Node& node) {
-  if (!node.connected || now_ - node.last_heard >= T().silence) node.heard_since = now_;
+  if (!Heard(node)) node.heard_since = now_;
   node.last_heard = now_;
 }
 
@@ -62,8 +69,7 @@ void Coordinator::Impl::On(const NodeConnected& e) {
   }
   auto found = nodes_.find(h.name);
   const bool known = found != nodes_.end();
-  if (known && found->second.connected && found->second.hello.keeper != h.keeper &&
-      now_ - found->second.last_heard < T().silence) {
+  if (known && found->second.connected && found->second.hello.keeper != h.keeper && Heard(found->second)) {
     return refuse("a node named '" + h.name + "' is connected from " + found->second.hello.address +
                   " (keeper process " + std::to_string(found->second.hello.keeper_pid) + "): choose another --name");
   }
@@ -217,7 +223,7 @@ void Coordinator::Impl::TakeReport(Node& node, const WorkerReport& report) {
 void Coordinator::Impl::On(const Paused& e) {
   AddNote("coordinator_paused").figures = {{"gap_ns", e.gap.count()}};
   for (auto& [name, node] : nodes_) {
-    node.last_heard = now_;
+    node.last_heard = node.quick_since = now_;
     if (!node.connected) node.lost_at = now_;
   }
   phase_since_ = last_progress_ = broken_since_ = began_ = finish_since_ = now_;
@@ -235,7 +241,7 @@ bool Coordinator::Impl::NodeReady(const Node& node) const {
 }
 
 bool Coordinator::Impl::UsableSpare(const Node& node) const {
-  if (!NodeReady(node) || HoldsRank(node.name) || now_ - node.last_heard >= T().silence) return false;
+  if (!NodeReady(node) || HoldsRank(node.name) || !Heard(node)) return false;
   for (const auto& [slot, info] : node.slots) {
     // A worker that has left a generation still holds the old state; only a fresh one may take a rank.
     if (LeavingOf(info.worker) || Gone(info.worker) || !MayTakeRank(info.worker)) return false;

@@ -71,6 +71,7 @@ WorkerOrder Coordinator::Impl::OrderFor(const Node& node, Slot slot, const SlotI
 NodeOrder Coordinator::Impl::OrderFor(const Node& node) const {
   NodeOrder order;
   order.term = p_.term;
+  order.quick = Hurries(node);
   order.shutdown = p_.phase == JobPhase::kFinished || p_.phase == JobPhase::kFailed;
   if (order.shutdown) order.reason = p_.reason.empty() ? "the job has finished" : p_.reason;
   for (const auto& [slot, info] : node.slots) order.workers.push_back(OrderFor(node, slot, info));
@@ -102,10 +103,11 @@ void Coordinator::Impl::SendOrders() {
     if (!node.connected || node.stranger) continue;
     NodeOrder order = OrderFor(node);
     const NodeOrder& last = node.last_order;
-    if (node.order_sent && order.term == last.term && order.workers == last.workers &&
+    if (node.order_sent && order.term == last.term && order.workers == last.workers && order.quick == last.quick &&
         order.shutdown == last.shutdown) {
       continue;
     }
+    if (order.quick && !(node.order_sent && last.quick)) node.quick_since = now_;
     order.sequence = ++sequence_;
     node.last_order = order;
     node.order_sent = true;

@@ -172,7 +172,7 @@ bool Coordinator::Impl::PlaceOnSpare(const std::vector<Placement*>& group) {
 bool Coordinator::Impl::PlaceOnFormer(const std::vector<Placement*>& group) {
   for (auto& [name, node] : nodes_) {
     if (HoldsRank(name) || !NodeReady(node) || node.state == NodeState::kQuarantined) continue;
-    if (now_ - node.last_heard >= T().silence) continue;
+    if (!Heard(node)) continue;
     const bool former = std::any_of(node.slots.begin(), node.slots.end(),
                                     [&](const auto& s) { return LeavingOf(s.second.worker) != nullptr; });
     const bool fit =

@@ -107,10 +107,10 @@ void NodeCore::On(const WorkerLeft& left, Time now) {
   worker->gone_by = now + kLeavePatience;
 }
 
-void NodeCore::On(const PagesRead& read, Time) {
+void NodeCore::On(const PagesRead& read, Time now) {
   for (const PageReading& page : read.pages) {
     Worker* worker = Find(page.worker);
-    if (worker != nullptr && worker->Alive()) worker->page = page;
+    if (worker != nullptr && worker->Alive()) worker->Read(page, now);
   }
 }
 
@@ -191,6 +191,7 @@ bool NodeCore::Obeys(const NodeOrder& order) {
     SayHello();
   }
   sequence_ = order.sequence;
+  quick_ = order.quick;
   report_now_ = true;
   return true;
 }
@@ -385,7 +386,7 @@ void NodeCore::KeepNotes() {
   Do(Remember{notes_});
 }
 
-NodeReport NodeCore::Report() const {
+NodeReport NodeCore::Report(Time now) const {
   NodeReport report;
   report.term = notes_.term;
   report.order = sequence_;
@@ -393,22 +394,35 @@ NodeReport NodeCore::Report() const {
   report.leaving = leaving_;
   for (const auto& [slot, place] : places_) {
     auto it = workers_.find(place.current);
-    if (it != workers_.end()) report.workers.push_back(it->second.Report());
+    if (it == workers_.end()) continue;
+    report.workers.push_back(it->second.Report());
+    report.workers.back().waits = it->second.Alive() && it->second.Waits(now);
   }
   return report;
 }
 
 void NodeCore::ReportIfDue(Time now) {
-  if (!link_up_ || !(report_now_ || report_at_ <= now)) return;
+  if (!link_up_) return;
+  const bool waits = std::any_of(workers_.begin(), workers_.end(),
+                                 [&](const auto& w) { return w.second.Alive() && w.second.Waits(now); });
+  report_now_ |= waits != reported_waiting_;
+  const bool quick = quick_ || waits;
+  const Duration pause = quick ? std::max(welcome_->heartbeat / kQuicker, kFastestHeartbeat) : welcome_->heartbeat;
+  report_at_ = std::min(report_at_, reported_at_ + pause);
+  if (!report_now_ && now < report_at_) return;
   report_now_ = false;
-  report_at_ = now + welcome_->heartbeat;
-  Do(SendReport{Report()});
+  reported_waiting_ = waits;
+  reported_at_ = now;
+  report_at_ = now + pause;
+  Do(SendReport{Report(now)});
 }
 
 Time NodeCore::NextWish(Time now) const {
   Time wish = link_up_ ? report_at_ : kNever;
   for (const auto& [id, worker] : workers_) {
     if (!worker.Alive() || ending_) continue;
+    // The page changes without a message.
+    if (link_up_ && worker.run_rank != kNoRank) wish = std::min(wish, now + kWaitsAfter);
     wish = std::min(wish, worker.gone_by);
     if (welcome_) wish = std::min(wish, worker.NextDeadline(DeadlinesOf(*welcome_), now));
   }

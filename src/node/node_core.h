@@ -212,7 +212,7 @@ class NodeCore {
   void SayHello();
   void KeepNotes();
   void ReportIfDue(Time now);
-  NodeReport Report() const;
+  NodeReport Report(Time now) const;
   Time NextWish(Time now) const;
   Worker* Find(Incarnation worker);
   template <class A>
@@ -233,6 +233,9 @@ class NodeCore {
   Incarnation introduced_as_;  // the cluster that the last hello named
   std::string refusal_;
   bool report_now_ = false;
+  bool reported_waiting_ = false;
+  bool quick_ = false;  // the last order said so
+  Time reported_at_{};
   Time report_at_ = kNever;
   uint64_t sequence_ = 0;  // of the newest order obeyed in notes_.term
   bool drawing_ = false;   // random numbers are asked for and not here yet

@@ -46,6 +46,13 @@ void Worker::Ordered(const WorkerOrder& order, Time now) {
   if (unparked_since == kNever) unparked_since = now;
 }
 
+void Worker::Read(const PageReading& reading, Time now) {
+  const bool inside = reading.position == Position::kInCollective;
+  const bool same = page && page->position == reading.position && page->starting == reading.starting;
+  if (!inside || !same) collective_since = inside ? now : kNever;
+  page = reading;
+}
+
 void Worker::Said(const WorkerState& state) {
   said = state;
   if (FreezeAnswered()) freeze_since = kNever;

@@ -25,6 +25,7 @@ struct Worker {
   std::optional<JoinInfo> ready;
   std::optional<WorkerState> said;
   std::optional<PageReading> page;
+  Time collective_since = kNever;   // since when the page has shown it in one collective
   std::optional<WorkerOrder> told;  // the last order relayed
 
   uint64_t log_offset = 0;
@@ -47,6 +48,9 @@ struct Worker {
 
   // Notes an order to relay.
   void Ordered(const WorkerOrder& order, Time now);
+  // Takes what its page shows.
+  void Read(const PageReading& reading, Time now);
+  bool Waits(Time now) const { return collective_since != kNever && now >= collective_since + kWaitsAfter; }
   // Takes what it says.
   void Said(const WorkerState& state);
   // Whether the trainer's thread should be broken out of its collective now; true once per freeze.

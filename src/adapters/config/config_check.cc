@@ -50,7 +50,7 @@ Status CheckConfig(const Config& config) {
   check.Positive("timeouts.hang", t.hang);
   check.Positive("timeouts.finish", t.finish);
   check.Positive("timeouts.adopt", t.adopt);
-  check.AtLeast("timeouts.silence", t.silence, "timeouts.heartbeat", t.heartbeat, 3,
+  check.AtLeast("timeouts.silence", t.silence, "timeouts.heartbeat", t.heartbeat, 1,
                 "a node whose report is late once would look dead");
   check.AtLeast("timeouts.culprit_grace", t.culprit_grace, "timeouts.lost_stream_grace", t.lost_stream_grace, 1,
                 "the same members would be tried again before a lost node is failed");

@@ -106,6 +106,7 @@ wire::NodeOrder ToWire(const NodeOrder& in) {
   out.set_term(in.term.value);
   out.set_sequence(in.sequence);
   for (const WorkerOrder& worker : in.workers) Put(worker, out.add_workers());
+  out.set_quick(in.quick);
   out.set_shutdown(in.shutdown);
   out.set_reason(Clean(in.reason));
   return out;
@@ -120,6 +121,7 @@ Result<NodeOrder> FromWire(const wire::NodeOrder& in) {
     out.workers.resize(static_cast<size_t>(in.workers_size()));
     for (int i = 0; i < in.workers_size(); ++i) Take(in.workers(i), &out.workers[static_cast<size_t>(i)], check);
   }
+  out.quick = in.quick();
   out.shutdown = in.shutdown();
   out.reason = check.Text(in.reason(), "order.reason");
   if (!check.ok()) return check.status();

@@ -190,6 +190,7 @@ void Put(const WorkerReport& in, wire::WorkerReport* out) {
   out->set_log_offset(in.log_offset);
   out->set_step_log(Clean(in.step_log));
   out->set_stuck(in.stuck);
+  out->set_waits(in.waits);
 }
 
 void Take(const wire::WorkerReport& in, WorkerReport* out, WireCheck& check) {
@@ -207,6 +208,7 @@ void Take(const wire::WorkerReport& in, WorkerReport* out, WireCheck& check) {
   out->log_offset = in.log_offset();
   out->step_log = check.Text(in.step_log(), "worker.step_log");
   out->stuck = in.stuck();
+  out->waits = in.waits();
 }
 
 wire::NodeHello ToWire(const NodeHello& in) {

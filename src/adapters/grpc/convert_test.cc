@@ -70,6 +70,7 @@ class Maker {
   WorkerReport Worker() {
     WorkerReport r{AnySlot(), Inc(), Pid(), Enum(WorkerLife::kExited), {}, State(), Text(), Any(), Text()};
     r.stuck = Bool();
+    r.waits = Bool();
     if (Bool()) r.exit = WorkerExit{static_cast<int32_t>(Any()), Pid(), Bool(), Text(), Text()};
     return r;
   }
@@ -164,12 +165,12 @@ TEST(Convert, Ready_ComesBack) {
 TEST(Convert, OrderAndWelcome_ComeBack) {
   for (uint64_t seed = 0; seed < kRounds; ++seed) {
     Maker make(seed);
-    NodeOrder in{Term(make.Any()), make.Any(), {}, make.Bool(), make.Text()};
+    NodeOrder in{Term(make.Any()), make.Any(), {}, make.Bool(), make.Bool(), make.Text()};
     for (uint64_t i = make.Upto(3); i > 0; --i) in.workers.push_back(make.Order());
     auto out = FromWire(ToWire(in));
     ASSERT_TRUE(out.ok()) << seed << ": " << out.status().message();
-    EXPECT_EQ(std::tie(in.term, in.sequence, in.workers, in.shutdown, in.reason),
-              std::tie(out->term, out->sequence, out->workers, out->shutdown, out->reason))
+    EXPECT_EQ(std::tie(in.term, in.sequence, in.workers, in.quick, in.shutdown, in.reason),
+              std::tie(out->term, out->sequence, out->workers, out->quick, out->shutdown, out->reason))
         << seed;
     Welcome w{Term(make.Any()),
               make.Text(),
