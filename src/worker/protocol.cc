@@ -39,9 +39,23 @@ void Protocol::TakeOrder(const WorkerOrder& order) {
   if (order.mode != Mode::kIdle && order.generation < newest_) return;
   newest_ = std::max(newest_, order.generation);
   order_ = order;
+  NoteDataAddresses(order);
   if (!order.refuse.empty()) Fail(Refused(order.refuse));
   ReconcileLocked();
   changed_.notify_all();  // stop_at in the page may have changed
+}
+
+void Protocol::NoteDataAddresses(const WorkerOrder& order) {
+  if (order.mode == Mode::kRun) data_addresses_.clear();
+  for (const std::vector<Peer>* peers : {&order.peers, &order.sources}) {
+    for (const Peer& peer : *peers) data_addresses_.insert(peer.address);
+  }
+  if (order.echo_nonce != 0) data_addresses_.insert(order.echo_peer.address);
+}
+
+std::set<std::string> Protocol::DataAddresses() {
+  Lock lock(mu_);
+  return data_addresses_;
 }
 
 bool Protocol::Reconcile() {
@@ -102,6 +116,7 @@ bool Protocol::Freeze(Generation generation) {
   }
   if (now.state == WordState::kUpdating) return false;
   report_.frozen = generation;
+  if (run_ && run_frozen_since_ == kNever) run_frozen_since_ = MonotonicNow();
   report_.holding = {now.state == WordState::kFrozen, now.generation, now.step};
   if (parked_) report_.parked = generation;
   poke_port_();
@@ -160,6 +175,12 @@ void Protocol::TakeAbort(Generation generation) {
   aborted_ = run_->generation;
   abort_wanted_ = true;
   changed_.notify_all();
+}
+
+std::optional<Protocol::Straggler> Protocol::FindStraggler() {
+  Lock lock(mu_);
+  if (parked_ || leaving_ || run_frozen_since_ == kNever) return std::nullopt;
+  return Straggler{run_->generation, run_frozen_since_, abort_ != nullptr};
 }
 
 bool Protocol::AwaitAbort(locum_abort_fn* abort, void** context) {

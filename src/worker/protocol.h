@@ -26,6 +26,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -95,6 +96,16 @@ class Protocol {
   // The report, when there is something new in it or `always`.
   std::optional<WorkerState> TakeReport(bool always);
   bool ready();
+  // A trainer whose generation a newer one has frozen, and that has not parked: it may wait in a collective that
+  // nobody will complete.
+  struct Straggler {
+    Generation generation;  // that it is in
+    Time since{};
+    bool has_abort = false;
+  };
+  std::optional<Straggler> FindStraggler();
+  // Every data port that an order has named since the last one to run, and those that this one named.
+  std::set<std::string> DataAddresses();
 
   // ---- mover ------------------------------------------------------------------------------------------
   // Blocks until there is work; empty when leaving.
@@ -140,6 +151,7 @@ class Protocol {
   bool MayBegin(Step step);
   void CloseServing();
   bool Freeze(Generation generation);
+  void NoteDataAddresses(const WorkerOrder& order);
   bool ReconcileLocked();
   void StartRecovery();
   void EndRun();
@@ -170,10 +182,12 @@ class Protocol {
   bool dirty_ = false;
   std::optional<WorkerOrder> order_;
   Generation newest_;  // of all orders
+  std::set<std::string> data_addresses_;
 
   // trainer
   bool parked_ = false;
   std::shared_ptr<RunInfo> run_;       // the generation that the trainer is in
+  Time run_frozen_since_ = kNever;     // when a newer one froze it
   bool regroup_due_ = false;           // it has not been told yet that run_ is new
   std::optional<WorkerOrder> resume_;  // an order to run that it has not seen yet
   std::optional<Step> stop_step_;      // locum_stop

@@ -97,6 +97,7 @@ bool Protocol::TakeResume() {
   if (stop_step_ && run->step < *stop_step_) stop_step_.reset();
   hashes_.reset();
   run_ = run;
+  run_frozen_since_ = kNever;
   regroup_due_ = true;
   resume_.reset();
   // The trainer's thread is here, whether it had to wait or not.

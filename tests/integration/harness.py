@@ -10,7 +10,7 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
-from locum_job import BIN, DEADLINE, LOCUM, Failed, Job, account, last_line, read_step_log, wait_for  # noqa: E402, F401
+from locum_job import BIN, DEADLINE, LOCUM, Failed, Job, account, final_lines, last_line, read_step_log, wait_for  # noqa: E402, F401
 
 
 def start_time(pid):

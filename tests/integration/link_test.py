@@ -16,6 +16,8 @@ from harness import BIN, LOCUM, wait_for
 
 STEPS = 600
 COMMAND = [str(BIN / "minimal"), "--steps", str(STEPS), "--size", str(1 << 20), "--step-ms", "10"]
+# Without an abort call: who waits in recv for the node that is cut off would wait for ever.
+PLAIN = [str(BIN / "minimal"), "--steps", "200", "--size", str(1 << 20), "--step-ms", "10", "--no-abort"]
 
 
 def ip(*args):
@@ -115,14 +117,44 @@ class Link(unittest.TestCase):
                           str(self.dir / name), "--interface", self.machines.veth[machine], "--token-file",
                           str(self.dir / "job" / "token"))
 
-    def test_link_down_without_reset(self):
+    def start_all(self, command):
+        """Rank 0 and the spare on machine a, rank 1 on b. Returns the coordinator, and the status at some step."""
         coordinator = self.start("a", "coordinator", "coordinator", "--interface", self.machines.veth["a"], "--port", "7070",
-                                 "--dir", str(self.dir / "job"), "--nodes", "2", "--spares", "1", "--", *COMMAND)
+                                 "--dir", str(self.dir / "job"), "--nodes", "2", "--spares", "1", "--", *command)
         wait_for("the token", lambda: (self.dir / "job" / "token").exists())
-        self.start_agent("a", "node-0")
-        self.start_agent("b", "node-1")
-        self.start_agent("a", "node-2")
-        before = self.job.wait_status("step 50", lambda s: s["job"]["step"] >= 50)
+        for machine, name in (("a", "node-0"), ("b", "node-1"), ("a", "node-2")):
+            self.start_agent(machine, name)
+        return coordinator, self.job.wait_status("step 50", lambda s: s["job"]["step"] >= 50)
+
+    def check_result(self, command):
+        steps = int(command[command.index("--steps") + 1])
+        losses, commits, made = harness.account(harness.read_step_log(p) for p in self.dir.rglob("*.steps"))
+        self.assertEqual(made, {(r, s) for r in range(2) for s in range(steps)})
+        self.assertLessEqual(len({s for (r, s), n in commits.items() if n > 1}), 1)
+        self.assertTrue(all(len(bits) == 1 for bits in losses.values()))
+        finals = {harness.last_line(p.read_text(errors="replace")) for p in self.dir.rglob("worker-*.log")} - {""}
+        self.assertEqual(len(finals), 1)
+        alone = subprocess.run([LOCUM, "run", "--dir", str(self.dir / "undisturbed"), "--nodes", "2", "--", *command],
+                               capture_output=True, text=True)
+        self.assertEqual(finals, {harness.last_line(alone.stdout)})
+
+    def test_link_down_without_abort_call(self):
+        """The survivor is broken out of its recv by the library, and is the same process afterwards."""
+        coordinator, before = self.start_all(PLAIN)
+        pid = next(r["worker_pid"] for r in before["ranks"] if r["rank"] == 0)
+        born = harness.start_time(pid)
+        self.machines.link("b", "down")
+        self.job.wait_event("step_resumed", 2)
+        self.assertEqual({r["rank"]: r["node"] for r in self.job.status()["ranks"]}, {0: "node-0", 1: "node-2"})
+        self.assertEqual(harness.start_time(pid), born)
+        self.assertEqual([e["node"] for e in self.job.events("fault_detected")], ["node-1"])
+        self.machines.link("b", "up")
+        self.assertEqual(coordinator.wait(harness.DEADLINE), 0)
+        wait_for("all processes to end", lambda: not harness.processes_with(self.mark), 30)
+        self.check_result(PLAIN)
+
+    def test_link_down_without_reset(self):
+        coordinator, before = self.start_all(COMMAND)
         self.assertEqual({n["name"]: n["address"] for n in before["nodes"]},
                          {"node-0": "10.77.0.1", "node-1": "10.77.0.2", "node-2": "10.77.0.1"})
         pids = {r["rank"]: (r["worker_pid"], harness.start_time(r["worker_pid"])) for r in before["ranks"]}
@@ -145,15 +177,7 @@ class Link(unittest.TestCase):
         self.assertEqual(coordinator.wait(harness.DEADLINE), 0)
         wait_for("all processes to end", lambda: not harness.processes_with(self.mark), 30)
 
-        losses, commits, made = harness.account(harness.read_step_log(p) for p in self.dir.rglob("*.steps"))
-        self.assertEqual(made, {(r, s) for r in range(2) for s in range(STEPS)})
-        self.assertLessEqual(len({s for (r, s), n in commits.items() if n > 1}), 1)
-        self.assertTrue(all(len(bits) == 1 for bits in losses.values()))
-        finals = {harness.last_line(p.read_text(errors="replace")) for p in self.dir.rglob("worker-*.log")} - {""}
-        self.assertEqual(len(finals), 1)
-        alone = subprocess.run([LOCUM, "run", "--dir", str(self.dir / "undisturbed"), "--nodes", "2", "--", *COMMAND],
-                               capture_output=True, text=True)
-        self.assertEqual(finals, {harness.last_line(alone.stdout)})
+        self.check_result(COMMAND)
         self.assertFalse([p for p in self.dir.rglob("*") if p.is_socket()])
 
 
