@@ -25,6 +25,8 @@ void Coordinator::Impl::Open(const std::vector<Fault>& faults, const std::string
     note.worker = fault.worker;
     note.reason = fault.reason;
     if (ReportOf(*PlacementOf(fault.rank))) note.step = ReportOf(*PlacementOf(fault.rank))->state.word.step;
+    failed_since_[fault.worker] =
+        "rank " + std::to_string(fault.rank.value) + " on " + fault.node + ": " + fault.reason;
   }
   if (faults.empty() && p_.generation != Generation(0) && !returning_) AddNote("regroup").reason = reason;
   // The first start and a planned move are no faults; one that comes while they open is.
@@ -100,12 +102,12 @@ void Coordinator::Impl::ProgressFreeze() {
 std::string Coordinator::Impl::WhatIsLost() const {
   std::string text = "the state is lost: no live worker holds a complete copy of state " +
                      std::to_string(committed_.value) + " or a later one";
+  // By rank, not by incarnation, which is random.
+  std::set<std::string> holders;
+  for (const auto& [worker, failed] : failed_since_) holders.insert(failed);
+  for (const std::string& failed : holders) text += "; " + failed;
   for (const auto& [name, node] : nodes_) {
     if (!node.connected) text += "; " + name + " is gone (" + node.reason + ")";
-    for (const auto& [slot, info] : node.slots) {
-      if (info.report && info.report->exit)
-        text += "; the worker on " + Where(name, slot) + ": " + info.report->exit->what;
-    }
   }
   return text + ". What the program has saved itself is not touched; start the job again in a new directory";
 }
@@ -234,6 +236,7 @@ void Coordinator::Impl::ProgressRunning() {
   if (all_committed && !resumed_) {
     resumed_ = true;
     fruitless_ = opened_ = 0;
+    failed_since_.clear();
     Note& note = AddNote("step_resumed");
     note.figures = {{"last_connected_ns", connected_ns}, {"last_committed_ns", committed_ns}};
     AddSinceFault(note);

@@ -258,9 +258,10 @@ struct Coordinator::Impl {
   bool broken_ = false;
   Time phase_since_{};
   RecoveryPlan plan_;
-  bool resumed_ = true;           // every rank has committed in this generation
-  uint32_t fruitless_ = 0;        // generations in a row that ran and made no step
-  uint32_t opened_ = 0;           // since the last commit
+  bool resumed_ = true;                              // every rank has committed in this generation
+  uint32_t fruitless_ = 0;                           // generations in a row that ran and made no step
+  uint32_t opened_ = 0;                              // since the last commit
+  std::map<Incarnation, std::string> failed_since_;  // the last commit: who failed, where, and why
   std::optional<Time> fault_at_;  // of the newest trigger that was a fault, in this coordinator's life
   ::locum::Step committed_;       // by every rank
   Time last_progress_{};          // when some rank last moved on
