@@ -59,7 +59,8 @@ class Cluster {
   void HangWorker(Rank rank);                  // its trainer does nothing any more; the library answers
   void SpoilWorker(Rank rank);                 // its state is changed behind everyone's back
   void CutLink(const std::string& name);       // silent: nothing arrives, nothing is reset
-  void HealLink(const std::string& name);
+  void HealLink(const std::string& name);      // of either
+  void CutPeers(const std::string& name);
   void KillCoordinator();
   void StartCoordinator();
   void LoseDatabase();  // while no coordinator runs
@@ -88,7 +89,9 @@ class Cluster {
   struct SimNode {
     std::string name;
     bool up = false;
-    bool cut = false;
+    bool cut = false;    // from everyone
+    bool apart = false;  // from its peers; the coordinator hears it
+    bool Unreached() const { return cut || apart; }
     bool agent = false;
     bool connecting = false;
     StreamId stream = 0;  // 0: not connected

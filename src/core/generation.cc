@@ -39,6 +39,9 @@ void Coordinator::Impl::Open(const std::vector<Fault>& faults, const std::string
   p_.recovery_fixed = false;
   phase_since_ = now_;
   resumed_ = broken_ = false;
+  round_.clear();
+  links_.clear();
+  round_again_ = now_;
   plan_ = {};
   Displace(faults);
   const bool target_failed =
@@ -124,21 +127,23 @@ bool Coordinator::Impl::StateMayExist(Incarnation except) const {
 }
 
 void Coordinator::Impl::FixRecovery() {
-  std::vector<HeldCopy> copies;
+  std::vector<HeldCopy> copies, unreachable;
   std::vector<RankPlan> members;
   const auto add = [&](const Placement& p) {
     const WorkerReport* report = ReportOf(p);
     const JoinInfo* info = InfoOf(p);
     if (!report || !info || Gone(p.worker) || report->life != WorkerLife::kReady) return;
     if (report->state.frozen != p_.generation || distrusted_.count(p.worker)) return;
-    copies.push_back(
-        {p.worker, report->state.rank, p.node, info->data_address, report->state.holding, report->state.done});
+    (unreachable_.count(p.worker) ? unreachable : copies)
+        .push_back(
+            {p.worker, report->state.rank, p.node, info->data_address, report->state.holding, report->state.done});
   };
   for (const Placement& p : p_.ranks) {
     add(p);
     members.push_back({p.rank, p.worker, false, false});
   }
   for (const Placement& p : p_.leaving) add(p);
+  if (copies.empty()) copies = std::move(unreachable);
   auto plan = PlanRecovery(copies, members, p_.history);
   if (!plan.ok()) {
     return Fail(1, plan.status().message());
@@ -257,7 +262,7 @@ void Coordinator::Impl::ForgetWorkers() {
     for (const auto& [slot, info] : node.slots) present.insert(info.worker);
   }
   for (const Placement& p : p_.ranks) present.insert(p.worker);
-  for (std::set<Incarnation>* workers : {&proven_dead_, &faulted_, &hung_, &distrusted_}) {
+  for (std::set<Incarnation>* workers : {&proven_dead_, &faulted_, &hung_, &distrusted_, &unreachable_}) {
     std::erase_if(*workers, [&](Incarnation worker) { return !present.count(worker); });
   }
   std::erase_if(last_step_, [&](const auto& at) { return !present.count(at.first); });
