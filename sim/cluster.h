@@ -81,7 +81,7 @@ class Cluster {
   std::string Describe() const;  // every node and worker, for a person
   std::vector<std::string> NodeNames() const;
   bool NodeUp(const std::string& name) const { return nodes_.at(name).up; }
-  bool LinkCut(const std::string& name) const { return nodes_.at(name).cut; }
+  bool LinkCut(const std::string& name) const { return nodes_.at(name).Unreached(); }
   Random& random() { return random_; }
 
  private:

@@ -153,7 +153,7 @@ class Linked(unittest.TestCase):
         self.assertTrue(all(len(bits) == 1 for bits in losses.values()))
         finals = {harness.last_line(p.read_text(errors="replace")) for p in self.dir.rglob("worker-*.log")} - {""}
         self.assertEqual(len(finals), 1)
-        alone = subprocess.run([LOCUM, "run", "--dir", str(self.dir / "undisturbed"), "--nodes", "2", "--", *self.command()],
+        alone = subprocess.run([LOCUM, "run", "--dir", str(self.dir / "undisturbed"), "--nodes", "2", "--", *self.command()[:-1], "0"],
                                capture_output=True, text=True)
         self.assertEqual(finals, {harness.last_line(alone.stdout)})
         self.assertFalse([p for p in self.dir.rglob("*") if p.is_socket()])
