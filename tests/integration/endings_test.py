@@ -93,7 +93,7 @@ class Flood(story.Unruly):
 
     def test_flood_of_log_lines_leaves_memory_flat(self):
         self.nodes, self.spares = 1, 0
-        with self.cluster(command=self.command("--do", "log", "--at", self.megabytes)) as cluster:
+        with self.cluster(command=self.command("--do", "log", "--at", 5, "--mb", self.megabytes)) as cluster:
             log = cluster.wait("a log", lambda: list(cluster.dir.rglob("worker-*.log")))[0]
             status = cluster.wait_status("the agent", lambda s: s["nodes"] and s["nodes"][0]["agent_pid"])
             parts = {"agent": status["nodes"][0]["agent_pid"], "keeper": status["nodes"][0]["keeper_pid"],

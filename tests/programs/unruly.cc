@@ -1,7 +1,8 @@
 // A trainer that misbehaves when told to. Its numbers are those of a counter: state s is a function of s alone, so a
 // run's end is known without an undisturbed one: "final step=S sum=...".
 //
-//   unruly --steps N --size BYTES --step-ms MS [--do WHAT --rank R --at STEP] [--once FILE] [--file PATH]
+//   unruly --steps N --size BYTES --step-ms MS [--do WHAT --rank R --at STEP --mb N] [--once FILE]
+//          [--file PATH]
 //
 // From step AT on, on rank R (default: each rank), before its collective; with --once only who makes FILE:
 //   exit0, exit3  ends with this status                abort     calls abort()
@@ -9,7 +10,7 @@
 //   fork          leaves children in sessions of their own, that ignore SIGTERM; each writes its pid to PATH
 //   write         writes to PATH in each step          stay      stays in a broken collective for ever
 //   leave         exits with status 4 when its collective breaks
-//   log           writes AT megabytes of lines to standard output before its first step
+//   log           writes --mb megabytes of lines to standard output, once
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -20,6 +21,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "group.h"
@@ -28,7 +30,7 @@
 namespace {
 
 struct Flags {
-  uint64_t steps = 100, size = 4096, step_ms = 10, at = 0, rank = UINT64_MAX;
+  uint64_t steps = 100, size = 4096, step_ms = 10, at = 0, rank = UINT64_MAX, megabytes = 0;
   std::string what, once, file;
 };
 
@@ -45,6 +47,8 @@ Flags Parse(int argc, char** argv) {
       flags.step_ms = number();
     else if (name == "--at")
       flags.at = number();
+    else if (name == "--mb")
+      flags.megabytes = number();
     else if (name == "--rank")
       flags.rank = number();
     else if (name == "--do")
@@ -98,7 +102,6 @@ class Trainer {
   explicit Trainer(const Flags& flags) : flags_(flags), state_(flags.size / 8) {}
 
   void Train() {
-    if (flags_.what == "log") WriteLines(flags_.at);
     locum::Options options;
     options.total_steps = flags_.steps;
     locum::Job job(options);
@@ -145,6 +148,7 @@ class Trainer {
       if (writes_) Append(flags_.file, "x");
     }
     if (what == "fork" && Mine(flags_)) return LeaveChildren(flags_);
+    if (what == "log" && !std::exchange(decided_, true)) return WriteLines(flags_.megabytes);
     if (what == "exit0" && Mine(flags_)) std::exit(0);
     if (what == "exit3" && Mine(flags_)) std::exit(3);
     if (what == "abort" && Mine(flags_)) std::abort();
