@@ -276,7 +276,7 @@ void Cluster::KillNode(const std::string& name) {
     if (!worker->alive) continue;
     worker->alive = false;
     ++worker->activity;
-    if (!node.cut) BreakPeers(*worker);
+    if (!node.Unreached()) BreakPeers(*worker);
   }
   node.workers.clear();
 }
@@ -295,12 +295,13 @@ void Cluster::KillAgent(const std::string& name) {
 }
 
 void Cluster::CutLink(const std::string& name) { nodes_.at(name).cut = true; }
+void Cluster::CutPeers(const std::string& name) { nodes_.at(name).apart = true; }
 
 void Cluster::HealLink(const std::string& name) {
   SimNode& node = nodes_.at(name);
-  node.cut = false;
   // What was sent in between is lost with the connection.
-  DropStream(node, true);
+  if (node.cut) DropStream(node, true);
+  node.cut = node.apart = false;
   for (auto& [key, collective] : collectives_) TryComplete(key.first, collective);
   for (const auto& worker : all_workers_) BreakIfPeerDead(worker);
 }

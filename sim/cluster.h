@@ -59,7 +59,8 @@ class Cluster {
   void HangWorker(Rank rank);                  // its trainer does nothing any more; the library answers
   void SpoilWorker(Rank rank);                 // its state is changed behind everyone's back
   void CutLink(const std::string& name);       // silent: nothing arrives, nothing is reset
-  void HealLink(const std::string& name);
+  void HealLink(const std::string& name);      // of either
+  void CutPeers(const std::string& name);
   void KillCoordinator();
   void StartCoordinator();
   void LoseDatabase();  // while no coordinator runs
@@ -81,7 +82,7 @@ class Cluster {
   std::vector<std::string> NodeNames() const;
   bool NodeUp(const std::string& name) const { return nodes_.at(name).up; }
   bool Stuck(const std::string& name) const;
-  bool LinkCut(const std::string& name) const { return nodes_.at(name).cut; }
+  bool LinkCut(const std::string& name) const { return nodes_.at(name).Unreached(); }
   Random& random() { return random_; }
 
  private:
@@ -89,7 +90,9 @@ class Cluster {
   struct SimNode {
     std::string name;
     bool up = false;
-    bool cut = false;
+    bool cut = false;    // from everyone
+    bool apart = false;  // from its peers; the coordinator hears it
+    bool Unreached() const { return cut || apart; }
     bool agent = false;
     bool connecting = false;
     StreamId stream = 0;  // 0: not connected

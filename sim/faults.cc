@@ -96,7 +96,8 @@ class Run {
         if (running && random_.OneIn(2)) cluster_.KillWorker(rank);
         break;
       case 4:
-        if (running && !cluster_.LinkCut(name)) cluster_.CutLink(name);
+        if (!running || cluster_.LinkCut(name)) break;
+        random_.OneIn(3) ? cluster_.CutPeers(name) : cluster_.CutLink(name);
         break;
       case 5:
         if (cluster_.LinkCut(name)) cluster_.HealLink(name);

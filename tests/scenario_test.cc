@@ -81,6 +81,8 @@ class Script {
       cluster_->SpoilWorker(Rank(static_cast<uint32_t>(std::stoul(what))));
     } else if (command == "cut-link") {
       cluster_->CutLink(what);
+    } else if (command == "cut-peers") {
+      cluster_->CutPeers(what);
     } else if (command == "heal-link") {
       cluster_->HealLink(what);
     } else if (command == "kill-coordinator") {

@@ -21,7 +21,7 @@ from locum_job import BIN, LOCUM, ROOT, Job, read_step_log, wait_for
 
 sys.path.insert(0, str(ROOT / "tests/integration"))
 from harness import Cluster, processes_with  # noqa: E402
-from link_test import Machines  # noqa: E402
+from machines import Machines  # noqa: E402
 
 COMMAND = [BIN / "minimal", "--steps", 1000000, "--size", 16 << 20, "--step-ms", 20]
 HANG_S = 1.0

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <ctime>
@@ -18,6 +19,7 @@ namespace {
 
 constexpr size_t kMaxToken = 256;
 constexpr size_t kTokenBytes = 24;
+constexpr size_t kReadAtOnce = 64u << 10;
 
 Result<std::string> CheckToken(std::string token, const std::string& where) {
   while (!token.empty() && (token.back() == '\n' || token.back() == '\r' || token.back() == ' ')) token.pop_back();
@@ -35,9 +37,10 @@ Result<std::string> ReadFile(const std::string& path, size_t limit) {
   int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0)
     return errno == ENOENT ? Unavailable(path + " does not exist") : ErrnoStatus(errno, "cannot open " + path);
-  std::string data(limit + 1, '\0');
+  std::string data;
   size_t done = 0;
-  while (done < data.size()) {
+  while (done <= limit) {
+    data.resize(std::min(limit + 1, done + kReadAtOnce));  // not the limit at once: most files are small
     ssize_t n = ::read(fd, data.data() + done, data.size() - done);
     if (n < 0) {
       int err = errno;

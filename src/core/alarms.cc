@@ -29,7 +29,9 @@ void Coordinator::Impl::UpdateAlarms() {
       raised[{"node_of_other_cluster", name}] =
           "it trains for another coordinator, and obeys this one only after `locum adopt`";
     }
-    if (node.state == NodeState::kSuspect) raised[{"node_silent", name}] = node.reason + ", and its job goes on";
+    if (node.state == NodeState::kSuspect) {
+      raised[{"node_silent", name}] = node.reason + (waiting_for_.empty() ? ", and its job goes on" : "");
+    }
     if (node.state == NodeState::kFailed) raised[{"node_failed", name}] = node.reason;
     if (node.state == NodeState::kQuarantined) raised[{"node_quarantined", name}] = node.reason;
     for (const auto& [slot, info] : node.slots) {

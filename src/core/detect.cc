@@ -30,6 +30,7 @@ void Coordinator::Impl::Detect() {
   DetectSilence();
   DetectIdle();
   DetectHang();
+  DetectLinks();
 }
 
 // One rank computes for so long that all others wait: it hangs. If all wait, the collective does.
@@ -147,6 +148,8 @@ void Coordinator::Impl::DetectBroken() {
   if (!faults.empty()) return Open(faults, faults.front().reason);
   const Time due = broken_since_ + T().culprit_grace;
   if (now_ < due) return Want(due);
+  // Connecting anew has not helped either: before it is tried once more, someone may be cut off.
+  if (!resumed_ && p_.phase == JobPhase::kRunning && TestLinks()) return;
   Open({}, "a collective broke on rank " + std::to_string(first.value) + " and no culprit appeared: " + why);
 }
 

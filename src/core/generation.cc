@@ -25,6 +25,8 @@ void Coordinator::Impl::Open(const std::vector<Fault>& faults, const std::string
     note.worker = fault.worker;
     note.reason = fault.reason;
     if (ReportOf(*PlacementOf(fault.rank))) note.step = ReportOf(*PlacementOf(fault.rank))->state.word.step;
+    failed_since_[fault.worker] =
+        "rank " + std::to_string(fault.rank.value) + " on " + fault.node + ": " + fault.reason;
   }
   if (faults.empty() && p_.generation != Generation(0) && !returning_) AddNote("regroup").reason = reason;
   // The first start and a planned move are no faults; one that comes while they open is.
@@ -37,6 +39,9 @@ void Coordinator::Impl::Open(const std::vector<Fault>& faults, const std::string
   p_.recovery_fixed = false;
   phase_since_ = now_;
   resumed_ = broken_ = false;
+  round_.clear();
+  links_.clear();
+  round_again_ = now_;
   plan_ = {};
   Displace(faults);
   const bool target_failed =
@@ -105,12 +110,12 @@ void Coordinator::Impl::ProgressFreeze() {
 std::string Coordinator::Impl::WhatIsLost() const {
   std::string text = "the state is lost: no live worker holds a complete copy of state " +
                      std::to_string(committed_.value) + " or a later one";
+  // By rank, not by incarnation, which is random.
+  std::set<std::string> holders;
+  for (const auto& [worker, failed] : failed_since_) holders.insert(failed);
+  for (const std::string& failed : holders) text += "; " + failed;
   for (const auto& [name, node] : nodes_) {
     if (!node.connected) text += "; " + name + " is gone (" + node.reason + ")";
-    for (const auto& [slot, info] : node.slots) {
-      if (info.report && info.report->exit)
-        text += "; the worker on " + Where(name, slot) + ": " + info.report->exit->what;
-    }
   }
   return text + ". What the program has saved itself is not touched; start the job again in a new directory";
 }
@@ -127,21 +132,23 @@ bool Coordinator::Impl::StateMayExist(Incarnation except) const {
 }
 
 void Coordinator::Impl::FixRecovery() {
-  std::vector<HeldCopy> copies;
+  std::vector<HeldCopy> copies, unreachable;
   std::vector<RankPlan> members;
   const auto add = [&](const Placement& p) {
     const WorkerReport* report = ReportOf(p);
     const JoinInfo* info = InfoOf(p);
     if (!report || !info || Gone(p.worker) || report->life != WorkerLife::kReady) return;
     if (report->state.frozen != p_.generation || distrusted_.count(p.worker)) return;
-    copies.push_back(
-        {p.worker, report->state.rank, p.node, info->data_address, report->state.holding, report->state.done});
+    (unreachable_.count(p.worker) ? unreachable : copies)
+        .push_back(
+            {p.worker, report->state.rank, p.node, info->data_address, report->state.holding, report->state.done});
   };
   for (const Placement& p : p_.ranks) {
     add(p);
     members.push_back({p.rank, p.worker, false, false});
   }
   for (const Placement& p : p_.leaving) add(p);
+  if (copies.empty()) copies = std::move(unreachable);
   auto plan = PlanRecovery(copies, members, p_.history);
   if (!plan.ok()) {
     return Fail(1, plan.status().message());
@@ -239,6 +246,7 @@ void Coordinator::Impl::ProgressRunning() {
   if (all_committed && !resumed_) {
     resumed_ = true;
     fruitless_ = opened_ = 0;
+    failed_since_.clear();
     Note& note = AddNote("step_resumed");
     note.figures = {{"last_connected_ns", connected_ns}, {"last_committed_ns", committed_ns}};
     AddSinceFault(note);
@@ -259,7 +267,7 @@ void Coordinator::Impl::ForgetWorkers() {
     for (const auto& [slot, info] : node.slots) present.insert(info.worker);
   }
   for (const Placement& p : p_.ranks) present.insert(p.worker);
-  for (std::set<Incarnation>* workers : {&proven_dead_, &faulted_, &hung_, &distrusted_}) {
+  for (std::set<Incarnation>* workers : {&proven_dead_, &faulted_, &hung_, &distrusted_, &unreachable_}) {
     std::erase_if(*workers, [&](Incarnation worker) { return !present.count(worker); });
   }
   std::erase_if(last_step_, [&](const auto& at) { return !present.count(at.first); });

@@ -27,6 +27,12 @@ inline constexpr Duration kProvenLife = std::chrono::seconds(10);
 inline constexpr Duration kRestartDelay = std::chrono::seconds(1);
 // Between two handshakes of a node whose link failed one.
 inline constexpr Duration kEchoRetry = std::chrono::seconds(2);
+// Training stands still for that long and everyone is heard: then the links are tested.
+inline constexpr Duration kLinkPatience = std::chrono::seconds(3);
+// For a round of echoes; one that finds nobody gives up within 3 s itself.
+inline constexpr Duration kRoundPatience = std::chrono::seconds(5);
+// Between two rounds that decided nothing.
+inline constexpr Duration kRoundPause = std::chrono::seconds(10);
 // What is waited for that long is for an operator to know.
 inline constexpr Duration kWaitAlarm = std::chrono::seconds(5);
 
@@ -131,6 +137,12 @@ struct Coordinator::Impl {
   void DetectSilence();
   void DetectIdle();
   void DetectHang();
+
+  // links.cc: who is cut off from its peers alone
+  void DetectLinks();
+  bool TestLinks();
+  bool BeginRound();
+  void AddProbe(WorkerOrder* order) const;
   bool StandsStill(Duration since) const;
   bool Hurries(const Node& node) const;
 
@@ -263,9 +275,10 @@ struct Coordinator::Impl {
   bool broken_ = false;
   Time phase_since_{};
   RecoveryPlan plan_;
-  bool resumed_ = true;           // every rank has committed in this generation
-  uint32_t fruitless_ = 0;        // generations in a row that ran and made no step
-  uint32_t opened_ = 0;           // since the last commit
+  bool resumed_ = true;                              // every rank has committed in this generation
+  uint32_t fruitless_ = 0;                           // generations in a row that ran and made no step
+  uint32_t opened_ = 0;                              // since the last commit
+  std::map<Incarnation, std::string> failed_since_;  // the last commit: who failed, where, and why
   std::optional<Time> fault_at_;  // of the newest trigger that was a fault, in this coordinator's life
   ::locum::Step committed_;       // by every rank
   Time last_progress_{};          // when some rank last moved on
@@ -274,6 +287,17 @@ struct Coordinator::Impl {
   std::string waiting_noted_;
   PlannedMove move_;
   uint64_t last_nonce_ = 0;
+  struct Probe {
+    std::string node;
+    Slot slot;
+    Incarnation worker;
+    uint64_t nonce = 0;
+    Peer self;  // as the one before it is told
+  };
+  std::vector<Probe> round_;           // the test of the links under way; each echoes with the next
+  Time round_at_{}, round_again_{};    // when it began; when another may
+  std::string links_;                  // what the last round found wrong, as long as training stands still
+  std::set<Incarnation> unreachable_;  // for its peers; its copy is the last one to be fetched
   uint64_t sequence_ = 0;
   bool returning_ = false;  // this generation is a planned move
   std::string returning_node_;

@@ -29,6 +29,7 @@ WorkerOrder Coordinator::Impl::OrderFor(const Node& node, Slot slot, const SlotI
           break;
         }
       }
+      AddProbe(&o);
     }
     return o;
   }
@@ -63,6 +64,7 @@ WorkerOrder Coordinator::Impl::OrderFor(const Node& node, Slot slot, const SlotI
         const JoinInfo* peer_info = InfoOf(peer);
         o.peers.push_back({peer.rank, peer.worker, peer_info ? peer_info->data_address : ""});
       }
+      AddProbe(&o);
       break;
   }
   return o;

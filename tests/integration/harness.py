@@ -1,5 +1,6 @@
 """Runs real clusters for the tests: `locum run` or its parts, real kills, and what they leave behind."""
 
+import json
 import os
 import pathlib
 import shutil
@@ -48,6 +49,7 @@ class Cluster(Job):
     """One `locum run` in a directory of its own. Use as a context manager: it leaves nothing running."""
 
     count = 0
+    subcommand = "run"
 
     def __init__(self, *args, command, keep=False, cwd=None, env=None):
         Cluster.count += 1
@@ -60,8 +62,9 @@ class Cluster(Job):
         environment[key] = value
         with open(self.tmp / "out", "wb") as out, open(self.tmp / "err", "wb") as err:
             self.process = subprocess.Popen(
-                [LOCUM, "run", "--dir", str(self.dir), *map(str, args), "--", *map(str, command)], stdout=out, stderr=err,
-                stdin=subprocess.DEVNULL, env=environment, cwd=cwd or self.tmp, start_new_session=True)
+                [LOCUM, self.subcommand, "--dir", str(self.dir), *map(str, args), "--", *map(str, command)], stdout=out,
+                stderr=err, stdin=subprocess.DEVNULL, env=environment, cwd=cwd or self.tmp, start_new_session=True)
+        self.environment = environment
 
     def __enter__(self):
         return self
@@ -106,3 +109,46 @@ class Cluster(Job):
             if path.is_socket() or path.name.endswith((".tmp", ".part")):
                 left.append(str(path))
         return left
+
+
+class Parts(Cluster):
+    """The same by its parts: a coordinator on loopback, and agents that the test starts itself."""
+
+    subcommand = "coordinator"
+
+    def __init__(self, *args, command, **more):
+        super().__init__(*args, command=command, **more)
+        self.agents = {}
+        self.address = self.wait("the coordinator's address", self.told_address)
+
+    def told_address(self):
+        try:
+            return json.loads((self.dir / "coordinator.json").read_text())["address"]
+        except (FileNotFoundError, ValueError):
+            return None
+
+    def start_agent(self, name):
+        with open(self.tmp / f"{name}.out", "ab") as out:
+            self.agents[name] = subprocess.Popen(
+                [LOCUM, "agent", "--coordinator", self.address, "--name", name, "--dir", str(self.tmp / name), "--token-file",
+                 str(self.dir / "token")], stdout=out, stderr=out, stdin=subprocess.DEVNULL, env=self.environment,
+                cwd=self.tmp, start_new_session=True)
+        return self.agents[name]
+
+    def __exit__(self, *error):
+        done = super().__exit__(*error)
+        for agent in self.agents.values():
+            agent.wait(30)
+        return done
+
+    def wait_exit(self, deadline=DEADLINE):
+        status = super().wait_exit(deadline)
+        for agent in self.agents.values():
+            agent.wait(deadline)
+        return status
+
+    def stdout(self):
+        return "".join(p.read_text(errors="replace") for p in sorted(self.tmp.rglob("worker-*.log")))
+
+    def step_logs(self):
+        return {str(p.relative_to(self.tmp)): read_step_log(p) for p in sorted(self.tmp.rglob("*.steps"))}
