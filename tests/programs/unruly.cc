@@ -127,7 +127,7 @@ class Trainer {
     if (told) Misbehave();
     std::vector<double> sum = {static_cast<double>(step.step + 1) * (step.rank + 1)};
     job.EnterCollective();
-    if (!group_.AllReduce(sum)) {
+    if (!group_.AllReduce(sum, [] {})) {
       if (flags_.rank == step.rank && flags_.what == "leave") std::exit(4);
       if (flags_.rank == step.rank && flags_.what == "stay" && Mine(flags_))
         std::this_thread::sleep_for(std::chrono::hours(1));
@@ -158,7 +158,7 @@ class Trainer {
   const Flags flags_;
   bool decided_ = false, writes_ = false;
   std::vector<double> state_;
-  Group group_;
+  Group group_{false};
 };
 
 }  // namespace
