@@ -74,7 +74,7 @@ class Run {
     const bool up = cluster_.coordinator_up();
     // Killing the last copy is a loss that no one can mend; the script tests cover it.
     const bool running = up && cluster_.View().phase == JobPhase::kRunning && Holders() >= 2;
-    switch (random_.Below(10)) {
+    switch (random_.Below(11)) {
       case 0:
       case 1:
         if (running && cluster_.NodeUp(name)) cluster_.KillNode(name);
@@ -107,6 +107,13 @@ class Run {
       case 9:
         if (up) (void)cluster_.Failback(name);
         break;
+      case 10:
+        if (cluster_.store_fails()) {
+          cluster_.MendStore();
+        } else if (up && random_.OneIn(3)) {
+          cluster_.FailStore();
+        }
+        break;
     }
   }
 
@@ -123,6 +130,7 @@ class Run {
 
   void Heal() {
     if (!cluster_.coordinator_up() && !cluster_.ended()) cluster_.StartCoordinator();
+    cluster_.MendStore();
     for (const std::string& name : cluster_.NodeNames()) {
       if (cluster_.LinkCut(name)) cluster_.HealLink(name);
       if (!cluster_.ended() && !cluster_.NodeUp(name)) cluster_.StartNode(name);
