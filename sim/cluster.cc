@@ -452,6 +452,7 @@ void Cluster::TakeOrder(SimNode& node, const NodeOrder& order) {
       if (worker->alive) EndWorker(*worker, {0, 15, true, "stopped", ""});
       worker.reset();
     }
+    if (worker && worker->alive && !o.run) EndWorker(*worker, {0, 15, true, "not wanted", ""});
     if (!worker && o.run) StartWorker(node, o.slot);
     if (!worker) {
       node.workers.erase(o.slot);
