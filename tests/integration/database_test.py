@@ -1,6 +1,7 @@
 """The coordinator's database is deleted, and the coordinator killed: its successor is a stranger to the nodes. They train
 on; an operator lets it take them over; then it is their coordinator like any other."""
 
+import subprocess
 import sys
 import unittest
 
@@ -54,6 +55,10 @@ class Database(unittest.TestCase):
             cluster.check_account(3, STEPS)
             self.assertEqual(cluster.left_behind(), [])
             self.assertEqual(cluster.ask("status").returncode, 0)
+            # Each of its three coordinators decides the same again.
+            again = subprocess.run([harness.LOCUM, "replay", str(cluster.dir)], capture_output=True, text=True)
+            self.assertEqual(again.returncode, 0, again.stderr)
+            self.assertEqual(again.stdout.count("all as they were"), 3, again.stdout)
 
 
 if __name__ == "__main__":

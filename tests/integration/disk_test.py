@@ -12,7 +12,7 @@ import unittest
 import harness
 from harness import BIN, Cluster
 
-STEPS = 500
+STEPS = 700
 COMMAND = [BIN / "minimal", "--steps", STEPS, "--step-ms", 10]
 
 
