@@ -104,9 +104,8 @@ void Coordinator::Impl::SendOrders() {
     if (!node.connected || node.stranger) continue;
     NodeOrder order = OrderFor(node);
     // What a node runs is not known before its first report, and an order that knows of no worker ends the one there is.
-    const bool ends_unknown = std::any_of(order.workers.begin(), order.workers.end(), [](const WorkerOrder& o) {
-      return o.worker == Incarnation() && !o.run;
-    });
+    const bool ends_unknown = std::any_of(order.workers.begin(), order.workers.end(),
+                                          [](const WorkerOrder& o) { return o.worker == Incarnation() && !o.run; });
     if (ends_unknown && !node.reported && !order.shutdown) continue;
     const NodeOrder& last = node.last_order;
     if (node.order_sent && order.term == last.term && order.workers == last.workers &&
