@@ -93,6 +93,7 @@ void Cluster::Violation(const std::string& what) {
 
 void Cluster::StartCoordinator() {
   LOCUM_CHECK(!core_);
+  store_fails_ = false;  // else it would not start
   term_ = stored_ ? stored_->term.Next() : Term(1);
   std::optional<PersistentState> stored;
   if (stored_) stored = *stored_;
@@ -108,6 +109,8 @@ void Cluster::KillCoordinator() {
   core_.reset();
   ++core_epoch_;
   held_.clear();
+  withheld_ = Withheld();
+  store_told_ = false;
   paused_until_ = Time{};
   for (auto& [name, node] : nodes_) DropStream(node, false);
 }
@@ -151,51 +154,76 @@ void Cluster::Deliver(const Event& event) {
     held_.push_back(event);
     return;
   }
+  if (const auto* lost = std::get_if<NodeLost>(&event)) withheld_.Forget(lost->stream);
   Execute(core_->Step(event, now_));
+  if (withheld_.waits() && !store_told_) {
+    store_told_ = true;
+    Deliver(StoreChanged{"disk full", true});
+  }
+}
+
+void Cluster::FailStore() { store_fails_ = true; }
+
+void Cluster::MendStore() {
+  if (now_ < paused_until_) return After(paused_until_ - now_, [this] { MendStore(); });
+  store_fails_ = false;
+  if (!core_ || !withheld_.waits()) return;
+  stored_ = withheld_.state();
+  for (const WithheldAction& a : withheld_.Release()) Execute(a.action);
+  if (std::exchange(store_told_, false)) Deliver(StoreChanged{"", false});
 }
 
 void Cluster::Execute(const std::vector<Action>& actions) {
   for (const Action& action : actions) {
-    if (const auto* a = std::get_if<Persist>(&action)) {
-      stored_ = a->state;
-    } else if (const auto* welcome = std::get_if<SendWelcome>(&action)) {
-      SimNode& node = nodes_.at(streams_.at(welcome->stream));
-      After(Hop(), [this, &node, w = *welcome] {
-        if (node.stream != w.stream || node.cut) return;
-        const Incarnation ours = TrainsFor(node);
-        if (ours != Incarnation() && ours != w.welcome.cluster && ours != w.welcome.adopts) return;
-        node.welcomed = true;
-        node.cluster = w.welcome.cluster;
-        node.term = w.welcome.term;
-        node.job = w.welcome.job;
-        SendReport(node);
-      });
-    } else if (const auto* refuse = std::get_if<RefuseNode>(&action)) {
-      SimNode& node = nodes_.at(streams_.at(refuse->stream));
-      if (node.stream == refuse->stream) node.stream = 0;
-    } else if (const auto* order = std::get_if<SendOrder>(&action)) {
-      SimNode& node = nodes_.at(streams_.at(order->stream));
-      // Streams keep their order: a later message never overtakes, so all hops of one stream take the same time.
-      After(std::chrono::microseconds(300), [this, &node, o = *order] {
-        if (node.stream == o.stream && !node.cut && node.agent) TakeOrder(node, o.order);
-      });
-    } else if (const auto* note = std::get_if<Note>(&action)) {
-      notes_.push_back({now_, *note});
-    } else if (const auto* wake = std::get_if<WakeAt>(&action)) {
-      if (wake->when < wake_) {
-        wake_ = wake->when;
-        After(std::max(Duration(0), wake->when - now_), [this, when = wake->when, epoch = core_epoch_] {
-          if (epoch != core_epoch_ || wake_ != when) return;
-          wake_ = kNever;
-          Deliver(Tick{});
-        });
-      }
-    } else if (const auto* answer = std::get_if<Answer>(&action)) {
-      answers_[answer->request] = answer->status;
-    } else if (const auto* end = std::get_if<EndJob>(&action)) {
-      ended_ = true;
-      exit_status_ = end->exit_status;
+    const bool wake = std::holds_alternative<WakeAt>(action);
+    if (!wake && (withheld_.waits() || (store_fails_ && std::holds_alternative<Persist>(action)))) {
+      withheld_.Take(action, now_);
+    } else {
+      Execute(action);
     }
+  }
+}
+
+void Cluster::Execute(const Action& action) {
+  if (const auto* a = std::get_if<Persist>(&action)) {
+    stored_ = a->state;
+  } else if (const auto* welcome = std::get_if<SendWelcome>(&action)) {
+    SimNode& node = nodes_.at(streams_.at(welcome->stream));
+    After(Hop(), [this, &node, w = *welcome] {
+      if (node.stream != w.stream || node.cut) return;
+      const Incarnation ours = TrainsFor(node);
+      if (ours != Incarnation() && ours != w.welcome.cluster && ours != w.welcome.adopts) return;
+      node.welcomed = true;
+      node.cluster = w.welcome.cluster;
+      node.term = w.welcome.term;
+      node.job = w.welcome.job;
+      SendReport(node);
+    });
+  } else if (const auto* refuse = std::get_if<RefuseNode>(&action)) {
+    SimNode& node = nodes_.at(streams_.at(refuse->stream));
+    if (node.stream == refuse->stream) node.stream = 0;
+  } else if (const auto* order = std::get_if<SendOrder>(&action)) {
+    SimNode& node = nodes_.at(streams_.at(order->stream));
+    // Streams keep their order: a later message never overtakes, so all hops of one stream take the same time.
+    After(std::chrono::microseconds(300), [this, &node, o = *order] {
+      if (node.stream == o.stream && !node.cut && node.agent) TakeOrder(node, o.order);
+    });
+  } else if (const auto* note = std::get_if<Note>(&action)) {
+    notes_.push_back({now_, *note});
+  } else if (const auto* wake = std::get_if<WakeAt>(&action)) {
+    if (wake->when < wake_) {
+      wake_ = wake->when;
+      After(std::max(Duration(0), wake->when - now_), [this, when = wake->when, epoch = core_epoch_] {
+        if (epoch != core_epoch_ || wake_ != when) return;
+        wake_ = kNever;
+        Deliver(Tick{});
+      });
+    }
+  } else if (const auto* answer = std::get_if<Answer>(&action)) {
+    answers_[answer->request] = answer->status;
+  } else if (const auto* end = std::get_if<EndJob>(&action)) {
+    ended_ = true;
+    exit_status_ = end->exit_status;
   }
 }
 
@@ -445,6 +473,7 @@ void Cluster::TakeOrder(SimNode& node, const NodeOrder& order) {
       if (worker->alive) EndWorker(*worker, {0, 15, true, "stopped", ""});
       worker.reset();
     }
+    if (worker && worker->alive && !o.run) EndWorker(*worker, {0, 15, true, "not wanted", ""});
     if (!worker && o.run) StartWorker(node, o.slot);
     if (!worker) {
       node.workers.erase(o.slot);

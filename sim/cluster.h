@@ -19,6 +19,7 @@
 
 #include "base/random.h"
 #include "core/coordinator.h"
+#include "core/withheld.h"
 
 namespace locum::sim {
 
@@ -64,6 +65,8 @@ class Cluster {
   void KillCoordinator();
   void StartCoordinator();
   void LoseDatabase();  // while no coordinator runs
+  void FailStore();     // nothing can be persisted
+  void MendStore();
   Status Adopt();
   void PauseCoordinator(Duration duration);
   Status Failback(const std::string& name);
@@ -74,6 +77,7 @@ class Cluster {
   uint64_t made() const { return fully_committed_; }
   int exit_status() const { return exit_status_; }
   ClusterView View() const { return core_->View(); }
+  bool store_fails() const { return store_fails_; }
   bool coordinator_up() const { return core_ != nullptr; }
   const std::vector<TimedNote>& notes() const { return notes_; }
   const std::vector<std::string>& violations() const { return violations_; }
@@ -145,6 +149,7 @@ class Cluster {
   Duration Hop() { return Delay(std::chrono::microseconds(300)); }
   void Deliver(const Event& event);
   void Execute(const std::vector<Action>& actions);
+  void Execute(const Action& action);
   void Connect(SimNode& node);
   void DropStream(SimNode& node, bool tell);
   void SendReport(SimNode& node);
@@ -187,6 +192,8 @@ class Cluster {
   Term term_;
   Time paused_until_{};
   std::vector<Event> held_;  // arrived while the coordinator paused
+  Withheld withheld_;
+  bool store_fails_ = false, store_told_ = false;
   uint64_t core_epoch_ = 0;
   Time wake_ = kNever;
   StreamId next_stream_ = 0;

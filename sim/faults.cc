@@ -84,7 +84,7 @@ class Run {
     const bool running = up && cluster_.View().phase == JobPhase::kRunning && Holders() >= 2;
     if (up && cluster_.View().phase == JobPhase::kGathering) (void)cluster_.Adopt();
     const Rank rank = up ? RandomRank() : Rank(0);
-    switch (random_.Below(15)) {
+    switch (random_.Below(16)) {
       case 0:
       case 1:
         if (running && cluster_.NodeUp(name)) cluster_.KillNode(name);
@@ -134,6 +134,13 @@ class Run {
       case 14:
         if (running && random_.OneIn(8)) cluster_.StickWorker(rank);
         break;
+      case 15:
+        if (cluster_.store_fails()) {
+          cluster_.MendStore();
+        } else if (up && random_.OneIn(3)) {
+          cluster_.FailStore();
+        }
+        break;
     }
   }
 
@@ -150,6 +157,7 @@ class Run {
 
   void Heal() {
     if (!cluster_.coordinator_up() && !cluster_.ended()) cluster_.StartCoordinator();
+    cluster_.MendStore();
     for (const std::string& name : cluster_.NodeNames()) {
       if (cluster_.LinkCut(name)) cluster_.HealLink(name);
       if (cluster_.NodeUp(name) && cluster_.Stuck(name)) cluster_.KillNode(name);  // rebooted by hand

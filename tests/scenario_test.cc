@@ -66,6 +66,10 @@ class Script {
       cluster_->StickWorker(Rank(static_cast<uint32_t>(std::stoul(what))));
     } else if (command == "lose-database") {
       cluster_->LoseDatabase();
+    } else if (command == "fail-store") {
+      cluster_->FailStore();
+    } else if (command == "mend-store") {
+      cluster_->MendStore();
     } else if (command == "adopt") {
       const Status status = cluster_->Adopt();
       out_ += status.ok() ? "accepted\n" : "refused: " + status.message() + "\n";

@@ -53,6 +53,8 @@ class LocalRun {
   void OnSignal(int signal);
   void OnEnded(pid_t pid, int status);
   void OnCoordinatorEnded(int status);
+  void RestartCoordinator();
+  std::string WhyNotStarted(int status) const;
   void OnNodeEnded(Node* node, int status);
   void EnterPhase(Phase phase, std::chrono::nanoseconds limit);
   void Advance();
@@ -77,7 +79,8 @@ class LocalRun {
   Clock::time_point deadline_{};
   pid_t coordinator_ = 0;
   uint32_t coordinator_restarts_ = 0;  // in quick succession
-  Clock::time_point coordinator_started_at_{};
+  Clock::time_point coordinator_started_at_{}, coordinator_start_at_ = Clock::time_point::max();
+  std::string coordinator_trouble_, store_alarm_;
   std::string address_;
   std::vector<Node> nodes_;
   uint64_t events_at_ = 0;

@@ -39,6 +39,7 @@ Result<std::string> Prepare(const Config& config, const std::string& dir) {
   if (!taken.ok()) return taken.status();
   lock.emplace(std::move(*taken));
   start.Guard(IsCoordinatorFile, kLockFile);
+  LOCUM_RETURN_IF_ERROR(CheckRoom(dir));
   LOCUM_RETURN_IF_ERROR(CheckUnused(dir));
   auto token = EnsureToken(config.token_file, dir);
   if (token.ok()) start.Keep();

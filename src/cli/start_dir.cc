@@ -14,9 +14,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<std::string_view, 9> kCoordinatorFiles = {
-    "lock",      "token",    "coordinator.json", "coordinator.json.tmp", "status.json", "status.json.tmp",
-    "token.tmp", "store.db", "events.jsonl"};
+constexpr std::array<std::string_view, 10> kCoordinatorFiles = {
+    "lock",         "token",           "coordinator.json", "coordinator.json.tmp",
+    "status.json",  "status.json.tmp", "token.tmp",        "store.db",
+    "events.jsonl", "room.tmp"};
 constexpr std::array<std::string_view, 3> kAgentFiles = {"keeper.lock", "keeper.sock", "agent.log"};
 // With these a directory is one of Locum's, whatever else a person has put there.
 constexpr std::array<std::string_view, 2> kMarks = {"store.db", "keeper.lock"};

@@ -4,7 +4,11 @@
 
 namespace locum {
 
-void Coordinator::Impl::On(const StoreChanged& e) { store_error_ = e.error; }
+void Coordinator::Impl::On(const StoreChanged& e) {
+  store_error_ = e.error;
+  if (store_waits_ && !e.waits) RestartDeadlines();
+  store_waits_ = e.waits;
+}
 
 void Coordinator::Impl::UpdateAlarms() {
   std::map<std::pair<std::string, std::string>, std::string> raised;

@@ -52,7 +52,9 @@ std::vector<Action> Coordinator::Impl::Step(const Event& event, Time now) {
   std::visit([this](const auto& e) { On(e); }, event);
   waiting_for_.clear();  // whatever still has to be waited for says so again
   capped_.clear();
-  if (!stopped_ && !ended_) {
+  if (!stopped_ && !ended_ && store_waits_) {
+    waiting_for_ = "the coordinator's store, which cannot be written; until it can, no node is replaced";
+  } else if (!stopped_ && !ended_) {
     ProgressAdopt();
     Gather();
     Detect();

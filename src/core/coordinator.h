@@ -155,9 +155,11 @@ struct FailbackRequested {
 struct AdoptRequested {
   uint64_t request;
 };
-// What the core asks to persist cannot be written, so nothing that follows from it is sent until it can.
+// What the store can take. While what was to be persisted waits, nothing that follows from it is sent; so nobody can
+// answer, and deadlines stand still: facts are taken, and what follows from them is decided when it can be sent.
 struct StoreChanged {
-  std::string error;  // empty: it can be written again
+  std::string error;   // why it cannot be written; empty: it can
+  bool waits = false;  // something to persist waits; else only less than that could not be written
 };
 struct StopRequested {
   std::string reason;

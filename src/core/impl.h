@@ -105,6 +105,8 @@ struct Coordinator::Impl {
   void On(const StoreChanged& e);
   void On(const StopRequested& e);
   void On(const Paused& e);
+  void RestartDeadlines();
+  void LetNodesEnd();
   void On(const Tick&) {}
   void TakeReport(Node& node, const WorkerReport& report);
   Node* ByStream(StreamId stream);
@@ -264,6 +266,7 @@ struct Coordinator::Impl {
   std::vector<Time> recoveries_;    // with a culprit, within the limits' window
   std::string capped_;              // why the next one waits; recomputed in each Step
   std::string store_error_;
+  bool store_waits_ = false;
   struct Alarm {
     std::string text;
     Time since;

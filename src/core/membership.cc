@@ -222,11 +222,17 @@ void Coordinator::Impl::TakeReport(Node& node, const WorkerReport& report) {
 
 void Coordinator::Impl::On(const Paused& e) {
   AddNote("coordinator_paused").figures = {{"gap_ns", e.gap.count()}};
+  RestartDeadlines();
+}
+
+// Nobody could be heard, or told anything, for a while.
+void Coordinator::Impl::RestartDeadlines() {
   for (auto& [name, node] : nodes_) {
     node.last_heard = node.quick_since = now_;
     if (!node.connected) node.lost_at = now_;
   }
-  phase_since_ = last_progress_ = broken_since_ = began_ = finish_since_ = now_;
+  phase_since_ = last_progress_ = broken_since_ = began_ = finish_since_ = adopt_since_ = now_;
+  if (p_.phase == JobPhase::kFinished || p_.phase == JobPhase::kFailed) LetNodesEnd();
 }
 
 void Coordinator::Impl::On(const StopRequested& e) {

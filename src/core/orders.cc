@@ -1,4 +1,6 @@
 // What each node should be told, derived from the state alone; sent when it differs from what was sent last.
+#include <algorithm>
+
 #include "core/impl.h"
 
 namespace locum {
@@ -104,6 +106,10 @@ void Coordinator::Impl::SendOrders() {
   for (auto& [name, node] : nodes_) {
     if (!node.connected || node.stranger) continue;
     NodeOrder order = OrderFor(node);
+    // What a node runs is not known before its first report, and an order that knows of no worker ends the one there is.
+    const bool ends_unknown = std::any_of(order.workers.begin(), order.workers.end(),
+                                          [](const WorkerOrder& o) { return o.worker == Incarnation() && !o.run; });
+    if (ends_unknown && !node.reported && !order.shutdown) continue;
     const NodeOrder& last = node.last_order;
     if (node.order_sent && order.term == last.term && order.workers == last.workers && order.quick == last.quick &&
         order.shutdown == last.shutdown) {

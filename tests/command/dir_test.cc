@@ -143,13 +143,13 @@ TEST_F(Command, DiskThatIsFull_SaysWhatToDo) {
   Address("d");
   first.Kill(SIGTERM);
   first.Wait();
-  // No file may grow beyond what the store needs to open: its change does not fit.
+  // No file may grow beyond that, as on a disk that is nearly full. What happens when it fills later is in
+  // tests/integration/disk_test.py.
   Process second(dir_, {"coordinator", "--dir", "d"}, {}, 33u << 10);
   Outcome outcome = second.Wait();
-  EXPECT_EQ(outcome.status, 1) << outcome.err;
-  EXPECT_THAT(outcome.err, HasSubstr("cannot put the state on disk"));
-  EXPECT_THAT(outcome.err, HasSubstr("free space in " + Path("d")));
-  EXPECT_THAT(outcome.err, HasSubstr("'locum coordinator --dir " + Path("d") + "' takes the job up again"));
+  EXPECT_EQ(outcome.status, 2) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr(Path("d") + " has not the 8 MiB that a coordinator begins with"));
+  EXPECT_THAT(outcome.err, HasSubstr("free space there, or choose another --dir"));
 }
 
 }  // namespace

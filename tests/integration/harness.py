@@ -51,10 +51,10 @@ class Cluster(Job):
     count = 0
     subcommand = "run"
 
-    def __init__(self, *args, command, keep=False, cwd=None, env=None):
+    def __init__(self, *args, command, keep=False, cwd=None, env=None, directory=None):
         Cluster.count += 1
         self.tmp = pathlib.Path(tempfile.mkdtemp(prefix="locum-test-"))
-        super().__init__(self.tmp / "job")
+        super().__init__(directory or self.tmp / "job")
         self.mark = f"LOCUM_TEST_MARK={os.getpid()}-{Cluster.count}-{time.monotonic_ns()}"
         self.shm_before = shared_memory()
         environment = dict(os.environ, **(env or {}))
@@ -89,6 +89,26 @@ class Cluster(Job):
             print(f"--- kept in {keep}; standard error of locum run:\n{self.stderr()[-4000:]}")
         shutil.rmtree(self.tmp, ignore_errors=True)
         return False
+
+    def coordinator_pid(self):
+        """None before it has said where it listens."""
+        try:
+            return json.loads((self.dir / "coordinator.json").read_text())["pid"]
+        except (FileNotFoundError, ValueError):
+            return None
+
+    def kill_coordinator(self, number=signal.SIGKILL):
+        os.kill(self.coordinator_pid(), number)
+
+    def check_account(self, world, steps):
+        """Every (rank, step) was made, and whoever made it again made the same."""
+        losses, _, made = account(self.step_logs().values())
+        missing = {(r, s) for r in range(world) for s in range(steps)} - made
+        if missing:
+            raise Failed(f"never made: {sorted(missing)[:10]}")
+        differ = {key: bits for key, bits in losses.items() if len(bits) > 1}
+        if differ:
+            raise Failed(f"made twice with two results: {differ}")
 
     def stdout(self):
         return (self.tmp / "out").read_text(errors="replace")

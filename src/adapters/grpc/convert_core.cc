@@ -233,7 +233,10 @@ wire::CoreEvent ToWire(const Event& in) {
                    out.mutable_failback()->set_node(e.node);
                  },
                  [&](const AdoptRequested& e) { out.mutable_adopt()->set_request(e.request); },
-                 [&](const StoreChanged& e) { out.mutable_store()->set_error(Clean(e.error)); },
+                 [&](const StoreChanged& e) {
+                   out.mutable_store()->set_error(Clean(e.error));
+                   out.mutable_store()->set_waits(e.waits);
+                 },
                  [&](const StopRequested& e) { out.mutable_stop()->set_reason(Clean(e.reason)); },
                  [&](const Tick&) { out.mutable_tick(); },
                  [&](const Paused& e) { out.mutable_paused()->set_gap_ns(e.gap.count()); },
@@ -262,7 +265,7 @@ Result<Event> FromWire(const wire::CoreEvent& in) {
     }
     case wire::CoreEvent::kFailback: return Event(FailbackRequested{in.failback().request(), in.failback().node()});
     case wire::CoreEvent::kAdopt: return Event(AdoptRequested{in.adopt().request()});
-    case wire::CoreEvent::kStore: return Event(StoreChanged{in.store().error()});
+    case wire::CoreEvent::kStore: return Event(StoreChanged{in.store().error(), in.store().waits()});
     case wire::CoreEvent::kStop: return Event(StopRequested{in.stop().reason()});
     case wire::CoreEvent::kTick: return Event(Tick{});
     case wire::CoreEvent::kPaused: return Event(Paused{Duration(in.paused().gap_ns())});

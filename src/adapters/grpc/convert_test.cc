@@ -234,7 +234,7 @@ TEST(Convert, EveryEvent_ComesBack) {
                                NodeReported{4, make.Report()},
                                FailbackRequested{5, "node-1"},
                                AdoptRequested{6},
-                               StoreChanged{"full"},
+                               StoreChanged{"full", true},
                                StopRequested{"SIGINT"},
                                Tick{},
                                Paused{std::chrono::seconds(2)}};

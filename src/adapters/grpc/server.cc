@@ -15,6 +15,11 @@
 namespace locum {
 namespace {
 
+// Of connections that have not shown a token yet, or do nothing: whoever opens many is let go of soon.
+constexpr int kHandshakeMs = 5000;
+constexpr int kIdleMs = 15000;  // without a call; a client that comes back connects again by itself
+constexpr int kMaxMetadataBytes = 16 << 10;
+constexpr int kMaxCallsPerConnection = 100;
 constexpr size_t kMaxEventsBytes = 1u << 20;  // of one Events answer
 
 // A stream that is refused before it began.
@@ -189,6 +194,10 @@ Result<std::unique_ptr<GrpcServer>> GrpcServer::Start(const ServerOptions& optio
   std::string address = (v6 ? "[" + options.host + "]" : options.host) + ":" + std::to_string(options.port);
   ::grpc::ServerBuilder builder;
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // a port in use is an error, not shared
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdleMs);
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxCallsPerConnection);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 2000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 3000);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);

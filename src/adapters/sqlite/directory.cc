@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 
 namespace locum {
 namespace {
@@ -54,6 +55,22 @@ Status CheckFilesystem(const std::string& dir) {
                    "), where the coordinator's store is not safe; choose a --dir on a local disk");
   }
   return OkStatus();
+}
+
+// Tried, not asked: a quota, or blocks kept for root, show only so.
+Status CheckRoom(const std::string& dir) {
+  const std::string path = dir + "/" + kRoomFile;
+  ::unlink(path.c_str());  // of a process that was killed
+  int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  const int error = fd < 0 ? errno : ::posix_fallocate(fd, 0, kRoomBytes);
+  if (fd >= 0) ::close(fd);
+  ::unlink(path.c_str());
+  if (error == 0) return OkStatus();
+  const bool full = error == ENOSPC || error == EDQUOT || error == EFBIG;
+  return Invalid(dir +
+                 (full ? " has not the " + std::to_string(kRoomBytes >> 20) + " MiB that a coordinator begins with"
+                       : " cannot be written") +
+                 " (" + std::strerror(error) + "); free space there, or choose another --dir");
 }
 
 Result<DirectoryLock> DirectoryLock::Take(const std::string& dir) {

@@ -1,6 +1,7 @@
 // DIR itself: on what it may lie, and who holds it.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "base/status.h"
@@ -14,6 +15,12 @@ const char* UnsafeFilesystem(long magic);
 
 // kInvalid when `dir` lies on a file system whose locks and syncs cannot be relied on.
 Status CheckFilesystem(const std::string& dir);
+
+// What a coordinator needs to begin with; its store and its logs grow by less than this in most jobs.
+inline constexpr size_t kRoomBytes = 8u << 20;
+inline constexpr const char* kRoomFile = "room.tmp";  // there while it is tried
+// kInvalid when `dir` has not room for kRoomBytes, or cannot be written.
+Status CheckRoom(const std::string& dir);
 
 // Held by the one coordinator of a DIR for as long as it lives; the kernel lets go of it when the process ends.
 class DirectoryLock {

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <set>
+#include <utility>
 
 #include "adapters/sqlite/statement.h"
 #include "base/word.h"
@@ -260,10 +261,25 @@ Result<std::optional<PersistentState>> Store::Load() {
   return std::optional<PersistentState>(std::move(state));
 }
 
+// A file that was deleted, or put in the place of this one, would go on taking what the next coordinator never sees.
+// Each Save writes the whole state, so a new file is as good as the old one.
+Status Store::FollowFile() {
+  int moved = 0;
+  if (sqlite3_file_control(db_, "main", SQLITE_FCNTL_HAS_MOVED, &moved) != SQLITE_OK || moved == 0) return OkStatus();
+  auto fresh = Open(path_.substr(0, path_.rfind('/')));
+  if (!fresh.ok()) return fresh.status();
+  std::swap(db_, (*fresh)->db_);
+  return OkStatus();
+}
+
 Status Store::Save(const PersistentState& state) {
+  LOCUM_RETURN_IF_ERROR(FollowFile());
   LOCUM_RETURN_IF_ERROR(Exec("BEGIN IMMEDIATE"));
-  bool ok = true;
-  auto run = [&](Statement& statement) { ok = statement.Run() && ok; };
+  // Nothing more after the first error: SQLite may have ended the transaction with it, and what follows would stand alone.
+  Status failed;
+  auto run = [&](Statement& statement) {
+    if (failed.ok() && !statement.Run()) failed = Error("cannot write the state");
+  };
   for (const char* sql : {"DELETE FROM command", "DELETE FROM timeouts", "DELETE FROM ranks", "DELETE FROM leaving",
                           "DELETE FROM history", "DELETE FROM nodes"}) {
     Statement clear(db_, sql);
@@ -318,7 +334,7 @@ Status Store::Save(const PersistentState& state) {
             .BindU(n.keeper.value)
             .BindText(n.reason));
   }
-  Status status = ok ? Exec("COMMIT") : Error("cannot write the state");
+  Status status = failed.ok() ? Exec("COMMIT") : failed;
   if (!status.ok()) sqlite3_exec(db_, "ROLLBACK", nullptr, nullptr, nullptr);
   return status;
 }

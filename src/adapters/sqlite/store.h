@@ -35,6 +35,7 @@ class Store {
  private:
   Store(sqlite3* db, std::string path) : db_(db), path_(std::move(path)) {}
   Status Check(bool may_create);
+  Status FollowFile();
   Status Exec(const char* sql);
   Status Error(const std::string& what) const;
   sqlite3* db_;
