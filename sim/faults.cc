@@ -1,6 +1,7 @@
 #include "sim/faults.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace locum::sim {
 
@@ -123,7 +124,8 @@ class Run {
         if (running && random_.OneIn(2)) cluster_.TearWorker(rank);
         break;
       case 11:
-        if (running && random_.OneIn(2)) cluster_.ExitWorker(rank, static_cast<int>(random_.Below(2)));
+        // Twice by the same rank on two nodes is the program's own fault, and ends the job.
+        if (running && !std::exchange(exited_, true)) cluster_.ExitWorker(rank, static_cast<int>(random_.Below(2)));
         break;
       case 12:
         if (running && random_.OneIn(3)) cluster_.HangWorker(rank);
@@ -169,6 +171,7 @@ class Run {
   Cluster cluster_;
   RunResult result_;
   bool lost_all_ = false;
+  bool exited_ = false;
 };
 
 }  // namespace
