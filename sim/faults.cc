@@ -158,6 +158,7 @@ class Run {
   }
 
   void Heal() {
+    cluster_.RunFor(Ms(100));  // a node that was told to leave is gone by then
     if (!cluster_.coordinator_up() && !cluster_.ended()) cluster_.StartCoordinator();
     cluster_.MendStore();
     for (const std::string& name : cluster_.NodeNames()) {

@@ -35,7 +35,7 @@ void Coordinator::Impl::Detect() {
 
 // One rank computes for so long that all others wait: it hangs. If all wait, the collective does.
 void Coordinator::Impl::DetectHang() {
-  if (p_.phase != JobPhase::kRunning || adopting_) return;
+  if ((p_.phase != JobPhase::kRunning && p_.phase != JobPhase::kStopping) || adopting_) return;
   const Time due = last_progress_ + T().hang;
   if (now_ < due) return Want(due);
   std::vector<Fault> faults;
