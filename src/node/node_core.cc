@@ -11,13 +11,8 @@ constexpr Duration kLeavePatience = std::chrono::seconds(1);
 // To save the stacks of one that hangs.
 constexpr Duration kStackPatience = std::chrono::seconds(3);
 constexpr std::string_view kLogEnding = ".log";
-constexpr Duration kFastestHeartbeat = std::chrono::milliseconds(10);
 constexpr uint32_t kDrawAhead = 8;
 constexpr uint32_t kMaxSlots = 1024;
-
-FreezeDeadlines DeadlinesOf(const Welcome& welcome) {
-  return {welcome.freeze_deadline, welcome.collective_deadline, welcome.park_deadline};
-}
 
 // What concerns the worker; that it should be ended or run is for this node.
 WorkerOrder ForWorker(WorkerOrder order) {
@@ -355,78 +350,6 @@ void NodeCore::WatchWorkers(Time now) {
     std::string overdue = worker.Overdue(DeadlinesOf(*welcome_), now);
     if (!overdue.empty()) End(&worker, Duration(0), overdue);
   }
-}
-
-// ---- Telling ---------------------------------------------------------------------------------------------------
-
-void NodeCore::SayHello() {
-  NodeHello hello;
-  hello.name = identity_.name;
-  hello.protocol = kProtocolVersion;
-  hello.version = kVersion;
-  hello.job = notes_.job;
-  hello.cluster = introduced_as_ = Trains();
-  hello.address = identity_.address;
-  hello.keeper = keeper_.keeper;
-  hello.agent = identity_.agent;
-  hello.keeper_pid = keeper_.keeper_pid;
-  hello.agent_pid = identity_.agent_pid;
-  hello.term = notes_.term;
-  hello.dir = identity_.dir;
-  Do(Introduce{std::move(hello)});
-}
-
-void NodeCore::KeepNotes() {
-  notes_.logs.clear();
-  for (const auto& [id, worker] : workers_) {
-    if (worker.run_rank != kNoRank) notes_.logs.push_back({id, worker.log_offset, worker.run_rank});
-  }
-  if (notes_ == remembered_) return;
-  remembered_ = notes_;
-  Do(Remember{notes_});
-}
-
-NodeReport NodeCore::Report(Time now) const {
-  NodeReport report;
-  report.term = notes_.term;
-  report.order = sequence_;
-  report.usage = usage_;
-  report.leaving = leaving_;
-  for (const auto& [slot, place] : places_) {
-    auto it = workers_.find(place.current);
-    if (it == workers_.end()) continue;
-    report.workers.push_back(it->second.Report());
-    report.workers.back().waits = it->second.Alive() && it->second.Waits(now);
-  }
-  return report;
-}
-
-void NodeCore::ReportIfDue(Time now) {
-  if (!link_up_) return;
-  const bool waits = std::any_of(workers_.begin(), workers_.end(),
-                                 [&](const auto& w) { return w.second.Alive() && w.second.Waits(now); });
-  report_now_ |= waits != reported_waiting_;
-  const bool quick = quick_ || waits;
-  const Duration pause = quick ? std::max(welcome_->heartbeat / kQuicker, kFastestHeartbeat) : welcome_->heartbeat;
-  report_at_ = std::min(report_at_, reported_at_ + pause);
-  if (!report_now_ && now < report_at_) return;
-  report_now_ = false;
-  reported_waiting_ = waits;
-  reported_at_ = now;
-  report_at_ = now + pause;
-  Do(SendReport{Report(now)});
-}
-
-Time NodeCore::NextWish(Time now) const {
-  Time wish = link_up_ ? report_at_ : kNever;
-  for (const auto& [id, worker] : workers_) {
-    if (!worker.Alive() || ending_) continue;
-    // The page changes without a message.
-    if (link_up_ && worker.run_rank != kNoRank) wish = std::min(wish, now + kWaitsAfter);
-    wish = std::min(wish, worker.gone_by);
-    if (welcome_) wish = std::min(wish, worker.NextDeadline(DeadlinesOf(*welcome_), now));
-  }
-  return wish;
 }
 
 Worker* NodeCore::Find(Incarnation worker) {

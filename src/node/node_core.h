@@ -21,6 +21,8 @@
 
 namespace locum::node {
 
+inline constexpr Duration kFastestHeartbeat = std::chrono::milliseconds(10);
+
 struct Identity {
   std::string name;
   std::string address;

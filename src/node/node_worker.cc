@@ -11,6 +11,10 @@ std::string Millis(Duration d) { return std::to_string(d.count() / 1'000'000) + 
 
 }  // namespace
 
+FreezeDeadlines DeadlinesOf(const Welcome& welcome) {
+  return {welcome.freeze_deadline, welcome.collective_deadline, welcome.park_deadline};
+}
+
 WorkerReport Worker::Report() const {
   WorkerReport report;
   report.slot = record.slot;

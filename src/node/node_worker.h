@@ -20,6 +20,8 @@ struct FreezeDeadlines {
   Duration park{};
 };
 
+FreezeDeadlines DeadlinesOf(const Welcome& welcome);
+
 struct Worker {
   WorkerRecord record;
   std::optional<JoinInfo> ready;
