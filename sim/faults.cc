@@ -21,10 +21,14 @@ class Run {
       lost_all_ |= cluster_.StateLost();
     }
     Heal();
+    lost_all_ |= cluster_.StateLost();
     bool finished = false;
     for (int minute = 0; minute < 10 && !finished; ++minute) {
       cluster_.RunFor(std::chrono::seconds(2));
       if (!cluster_.ended()) (void)cluster_.Adopt();
+      const bool waits = !cluster_.ended() && cluster_.coordinator_up() &&
+                         cluster_.View().waiting_for.find("a spare") != std::string::npos;
+      if (minute == 1 && waits) cluster_.AddNode("node-added");  // what status asks for
       finished = cluster_.RunUntil([&] { return cluster_.ended(); }, std::chrono::seconds(58));
     }
     result_.generations = cluster_.coordinator_up() ? cluster_.View().generation.value : 0;
@@ -34,7 +38,8 @@ class Run {
     } else if (!finished) {
       result_.what = "the job has not ended: " + std::string(JobPhaseName(cluster_.View().phase)) + ", waiting for '" +
                      cluster_.View().waiting_for + "'\n" + cluster_.Describe();
-    } else if (cluster_.exit_status() != 0 && !lost_all_ && !Finishing()) {
+    } else if (cluster_.exit_status() != 0 && cluster_.exit_status() != kExitProgramFault && !lost_all_ && !Finishing()) {
+      // What is torn, and what exits by itself, may happen to one rank twice in a row.
       result_.what = "the job failed: " + cluster_.View().reason;
     } else {
       result_.ok = true;
@@ -67,14 +72,7 @@ class Run {
     return options;
   }
 
-  // Nodes whose workers hold the job's state now.
-  uint32_t Holders() const {
-    std::set<std::string> holders;
-    for (const RankView& rank : cluster_.View().ranks) {
-      if (!rank.node.empty() && cluster_.NodeUp(rank.node) && !cluster_.LinkCut(rank.node)) holders.insert(rank.node);
-    }
-    return static_cast<uint32_t>(holders.size());
-  }
+  uint32_t Holders() const { return cluster_.StateHolders(); }
 
   void Fault() {
     ++result_.faults;
@@ -128,7 +126,8 @@ class Run {
         if (running && !std::exchange(exited_, true)) cluster_.ExitWorker(rank, static_cast<int>(random_.Below(2)));
         break;
       case 12:
-        if (running && random_.OneIn(3)) cluster_.HangWorker(rank);
+        // If all hang nobody waits, which looks like one slow step.
+        if (running && random_.OneIn(3) && !std::exchange(hung_, true)) cluster_.HangWorker(rank);
         break;
       case 13:
         if (running && random_.OneIn(3)) cluster_.LeaveNode(name);
@@ -173,6 +172,7 @@ class Run {
   RunResult result_;
   bool lost_all_ = false;
   bool exited_ = false;
+  bool hung_ = false;
 };
 
 }  // namespace

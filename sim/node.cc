@@ -11,6 +11,12 @@ constexpr Duration Ms(int64_t ms) { return std::chrono::milliseconds(ms); }
 
 }  // namespace
 
+void Cluster::AddNode(const std::string& name) {
+  LOCUM_CHECK(!nodes_.count(name));
+  nodes_[name].name = name;
+  StartNode(name);
+}
+
 void Cluster::StartNode(const std::string& name) {
   SimNode& node = nodes_.at(name);
   LOCUM_CHECK(!node.up);

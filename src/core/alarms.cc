@@ -24,6 +24,10 @@ void Coordinator::Impl::UpdateAlarms() {
       Want(due);
     }
   }
+  if (stalled_ && p_.phase == JobPhase::kRunning) {
+    raised[{"no_progress", ""}] =
+        "no rank has made a step for the time of timeouts.hang, and none waits for another: one slow step, or all hang";
+  }
   if (!capped_.empty()) raised[{"recoveries_capped", ""}] = capped_;
   uint32_t spares = 0;
   for (const auto& [name, node] : nodes_) {

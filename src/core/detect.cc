@@ -52,7 +52,8 @@ void Coordinator::Impl::DetectHang() {
     faults.push_back(fault);
   }
   last_progress_ = now_;
-  if (!any_waits) return;  // one slow step of everyone
+  stalled_ = !any_waits;
+  if (!any_waits) return;  // one slow step of everyone, or a hang of all: not for this to decide
   Open(faults, faults.empty() ? "no rank has made a step for the time of timeouts.hang" : faults.front().reason);
 }
 
@@ -189,7 +190,9 @@ bool Coordinator::Impl::StandsStill(Duration since) const {
 
 // Whether the node should report quickly: someone waits longer than a collective takes, or everyone for everyone.
 bool Coordinator::Impl::Hurries(const Node& node) const {
-  if (!HoldsRank(node.name) || adopting_ || Over()) return false;
+  const bool leaves = std::any_of(p_.leaving.begin(), p_.leaving.end(),
+                                  [&](const Placement& p) { return p.node == node.name; });
+  if ((!leaves && !HoldsRank(node.name)) || adopting_ || Over()) return false;
   if (Recovering() || p_.phase == JobPhase::kStopping || !resumed_ || broken_) return true;
   return p_.phase == JobPhase::kRunning && std::any_of(p_.ranks.begin(), p_.ranks.end(), [&](const Placement& p) {
            const WorkerReport* report = ReportOf(p);

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -125,6 +126,7 @@ struct Coordinator::Impl {
   bool WantsFreshWorkers() const;
   bool Stale(const Node& node, Slot slot, const SlotInfo& info) const;
   void RestartSlots();  // exited workers of idle slots
+  std::optional<Peer> EchoPeer(const Node& node) const;
   void Handshakes();
 
   // gather.cc: until the first generation
@@ -173,6 +175,7 @@ struct Coordinator::Impl {
   void FailNode(const std::string& name, const std::string& reason);
   void TryPlaceMissing();
   std::string PlaceInPlace();
+  bool HoldsLastCopy(const Placement& placement) const;
   std::string WhyNotInPlace(const Placement& placement) const;
   bool RestoreHolder(const std::vector<Placement*>& group);
   bool PlaceOnFormer(const std::vector<Placement*>& group);
@@ -285,6 +288,7 @@ struct Coordinator::Impl {
   std::optional<Time> fault_at_;  // of the newest trigger that was a fault, in this coordinator's life
   ::locum::Step committed_;       // by every rank
   Time last_progress_{};          // when some rank last moved on
+  bool stalled_ = false;  // no rank has for timeouts.hang, and none waits for another
   std::map<Incarnation, ::locum::Step> last_step_;
   std::string waiting_for_;
   std::string waiting_noted_;

@@ -217,6 +217,7 @@ void Coordinator::Impl::TakeReport(Node& node, const WorkerReport& report) {
       last == last_step_.end() || last->second < report.state.word.step) {
     last_step_[report.worker] = report.state.word.step;
     last_progress_ = now_;
+    stalled_ = false;
   }
 }
 
@@ -228,7 +229,7 @@ void Coordinator::Impl::On(const Paused& e) {
 // Nobody could be heard, or told anything, for a while.
 void Coordinator::Impl::RestartDeadlines() {
   for (auto& [name, node] : nodes_) {
-    node.last_heard = node.quick_since = now_;
+    node.last_heard = node.heard_since = node.quick_since = now_;
     if (!node.connected) node.lost_at = now_;
   }
   phase_since_ = last_progress_ = broken_since_ = began_ = finish_since_ = adopt_since_ = now_;

@@ -22,14 +22,9 @@ WorkerOrder Coordinator::Impl::OrderFor(const Node& node, Slot slot, const SlotI
       o.mode = Mode::kFreeze;
     } else {
       o.generation = Generation(0);
-      if (node.echo_nonce != 0 && slot == Slot(0)) {
-        for (const Placement& peer : p_.ranks) {
-          const JoinInfo* peer_info = InfoOf(peer);
-          if (!peer_info) continue;
-          o.echo_nonce = node.echo_nonce;
-          o.echo_peer = {peer.rank, peer.worker, peer_info->data_address};
-          break;
-        }
+      if (const auto peer = EchoPeer(node); node.echo_nonce != 0 && slot == Slot(0) && peer) {
+        o.echo_nonce = node.echo_nonce;
+        o.echo_peer = *peer;
       }
       AddProbe(&o);
     }

@@ -54,7 +54,7 @@ void Coordinator::Impl::FailNode(const std::string& name, const std::string& rea
 // Ranks that wait for a fresh worker of their own node. Returns what is waited for.
 std::string Coordinator::Impl::PlaceInPlace() {
   std::map<std::string, std::string> failed;
-  std::string waits;
+  std::string waits, last;
   for (Placement& p : p_.ranks) {
     if (p.node.empty() || p.worker != Incarnation()) continue;
     Node& node = nodes_[p.node];
@@ -73,15 +73,30 @@ std::string Coordinator::Impl::PlaceInPlace() {
       AddSinceFault(note);
       continue;
     }
+    Want(now_ < phase_since_ + T().freeze ? phase_since_ + T().freeze : phase_since_ + T().join);
+    if (HoldsLastCopy(p)) {
+      last = "a spare to take rank " + std::to_string(p.rank.value) + ": the worker on " + p.node +
+             " is at fault, and holds the last copy of the state";
+      continue;
+    }
     waits += (waits.empty() ? "rank " : ", rank ") + std::to_string(p.rank.value) + " on " + p.node;
-    Want(phase_since_ + T().join);
   }
   for (const auto& [name, why] : failed) {
     Note& note = AddNote("restart_failed", nodes_[name]);
     note.reason = why;
     FailNode(name, why);
   }
+  if (!last.empty()) return last;
   return waits.empty() ? "" : "a fresh worker for " + waits;
+}
+
+// The slot is taken by the worker that was blamed, and nobody else has shown a copy while all had time to.
+bool Coordinator::Impl::HoldsLastCopy(const Placement& p) const {
+  const auto slot = nodes_.at(p.node).slots.find(p.slot);
+  if (slot == nodes_.at(p.node).slots.end()) return false;
+  const Incarnation worker = slot->second.worker;
+  return now_ >= phase_since_ + T().freeze && faulted_.count(worker) && !slot->second.Exited() &&
+         StateMayExist() && !StateMayExist(worker);
 }
 
 // Why the node of a rank without worker cannot give it one; empty: it can, or may still.
@@ -96,6 +111,10 @@ std::string Coordinator::Impl::WhyNotInPlace(const Placement& p) const {
     return "its fresh worker ended before it was ready: " + (report && report->exit ? report->exit->what : "gone");
   }
   if (slot != node.slots.end() && slot->second.report && slot->second.report->stuck) return kStuck;
+  if (HoldsLastCopy(p)) {
+    const bool spare = std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& n) { return UsableSpare(n.second); });
+    if (spare) return "the worker there is at fault and holds the last copy, so it cannot make room";
+  }
   if (now_ >= phase_since_ + T().join) return "its fresh worker has not joined within timeouts.join";
   return "";
 }
