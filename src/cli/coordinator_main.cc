@@ -65,14 +65,14 @@ class Session {
   explicit Session(const CoordinatorArgs& args) : args_(args) {}
 
   int Run() {
-    if (Status status = Prepare(); !status.ok()) return Complain(status.message(), kExitUsage);
+    if (Status status = Prepare(); !status.ok()) return Complain(status.message(), StartExit(status));
     MakeLoop();
     std::atomic<int> stop_status{0};
     StopWatch watch(args_.parent_pidfd, [&](const std::string& reason, int status) {
       stop_status = status;
       loop_->Stop(reason);
     });
-    if (Status status = Listen(); !status.ok()) return Complain(status.message(), kExitUsage);
+    if (Status status = Listen(); !status.ok()) return Complain(status.message(), StartExit(status));
     start_.Keep();
     CoordinatorLoop::Outcome outcome = loop_->Run();
     server_->Shutdown(kDrain);
@@ -86,6 +86,7 @@ class Session {
 
  private:
   Status Prepare();
+  Status PrepareDirectory();
   Status TakeUp(std::optional<PersistentState> stored);
   Status RefuseEnded(const PersistentState& ended);
   Status Listen();
@@ -127,18 +128,24 @@ Status Session::Prepare() {
   auto address = ListenAddress(args_);
   if (!address.ok()) return address.status();
   address_ = *address;
+  spec_ = SpecOf(args_, job);
+  return ExplainStart(PrepareDirectory(), dir_);
+}
+
+Status Session::PrepareDirectory() {
+  LOCUM_RETURN_IF_ERROR(CheckPathLength(dir_));
   LOCUM_RETURN_IF_ERROR(start_.Make(dir_, DirSetting(args_.config, "job.dir")));
   LOCUM_RETURN_IF_ERROR(CheckFilesystem(dir_));
-  auto lock = DirectoryLock::Take(dir_);
+  const bool inherited = args_.lock_fd >= 0;
+  auto lock = inherited ? DirectoryLock::Inherit(dir_, args_.lock_fd) : DirectoryLock::Take(dir_);
   if (!lock.ok()) return lock.status();
   lock_.emplace(std::move(*lock));
-  start_.Guard(IsCoordinatorFile, kLockFile);
+  start_.Guard(IsCoordinatorFile, inherited ? "" : kLockFile);
   auto store = Store::Open(dir_);
   if (!store.ok()) return store.status();
   store_ = std::move(*store);
   auto stored = store_->Load();
   if (!stored.ok()) return stored.status();
-  spec_ = SpecOf(args_, job);
   LOCUM_RETURN_IF_ERROR(TakeUp(std::move(*stored)));
 
   auto token = EnsureToken(args_.config.token_file, dir_);

@@ -10,6 +10,7 @@ namespace locum {
 
 inline constexpr const char* kTokenFile = "token";
 inline constexpr const char* kCoordinatorFile = "coordinator.json";
+inline constexpr const char* kCoordinatorLog = "coordinator.log";
 inline constexpr const char* kStatusFile = "status.json";
 inline constexpr const char* kRunsDir = ".locum";
 inline constexpr const char* kLatest = "latest";
@@ -24,6 +25,10 @@ std::string OwnProgram();
 std::string AbsolutePath(const std::string& path);
 // What messages about a directory are to call it: where its key was set, else "--dir".
 std::string DirSetting(const Config& config, const std::string& key);
+
+// How a start in `dir` that failed is told: what to do where the disk is the cause; and the exit status.
+Status ExplainStart(const Status& status, const std::string& dir);
+int StartExit(const Status& status);
 
 // From the kernel.
 std::string RandomHex(size_t bytes);

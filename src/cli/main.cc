@@ -185,6 +185,7 @@ class Program {
     coordinator_flags_.Add(app, "--token-file", "coordinator.token_file", "FILE",
                            "file with the job's token; else LOCUM_TOKEN, else DIR/token, made when absent");
     app->add_option("--job", coordinator_.job)->group("");
+    app->add_option("--lock-fd", coordinator_.lock_fd)->group("");
     app->add_option("--local-port", coordinator_.local_port)->group("");
     app->add_option("--parent-pidfd", coordinator_.parent_pidfd)->group("");
     actions_.emplace_back(app, [this] {

@@ -21,7 +21,7 @@ constexpr std::array<std::string_view, 3> kAgentFiles = {"keeper.lock", "keeper.
 // With these a directory is one of Locum's, whatever else a person has put there.
 constexpr std::array<std::string_view, 2> kMarks = {"store.db", "keeper.lock"};
 // No reason to refuse either: what `locum run` makes beforehand, and what a new file system has.
-constexpr std::array<std::string_view, 4> kHarmless = {"coordinator.log", "nodes", "output.log", "lost+found"};
+constexpr std::array<std::string_view, 4> kHarmless = {kCoordinatorLog, "nodes", "output.log", "lost+found"};
 constexpr std::string_view kWorker = "worker-";
 constexpr size_t kNamed = 3;  // in a message
 
@@ -67,6 +67,8 @@ bool IsCoordinatorFile(const std::string& name) {
   return IsIn(kCoordinatorFiles, name) || StartsWith(name, "store.db-") ||
          (StartsWith(name, "inputs-") && EndsWith(name, ".log"));
 }
+
+bool IsRunFile(const std::string& name) { return IsCoordinatorFile(name) || name == kCoordinatorLog; }
 
 bool IsAgentFile(const std::string& name) { return IsIn(kAgentFiles, name); }
 

@@ -39,8 +39,10 @@ class StartDir {
   bool (*ours_)(const std::string&) = nullptr;
 };
 
-// Whether the file of this name in a DIR is one that a coordinator makes; that an agent makes for itself.
+// Whether the file of this name in a DIR is one that a coordinator makes; that `locum run` or its coordinator does;
+// that an agent makes for itself.
 bool IsCoordinatorFile(const std::string& name);
+bool IsRunFile(const std::string& name);
 bool IsAgentFile(const std::string& name);
 // Whether a worker was ever started for the node whose directory this is.
 bool HoldsWorkerFiles(const std::string& path);

@@ -126,6 +126,15 @@ class Command : public ::testing::Test {
     return "";
   }
 
+  // Waits for an event in the history of `dir`.
+  void AwaitEvent(const std::string& dir, const std::string& name) {
+    const auto deadline = std::chrono::steady_clock::now() + kLong;
+    while (ReadAll(Path(dir) + "/events.jsonl").find("\"name\":\"" + name + "\"") == std::string::npos) {
+      ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "no " << name;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
+
   std::string dir_ = "/tmp/locum-command-XXXXXX";
 };
 

@@ -8,11 +8,22 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
+#include <filesystem>
 
 namespace locum {
 namespace {
 
 constexpr int kLockAttempts = 100;
+constexpr uint64_t kLeastFree = 1u << 20;  // a store, a history and a log at their beginnings
+
+// A start that failed takes its lock file away while it holds it; then a lock on it is nobody's door any more.
+bool IsNamed(int fd, const std::string& path) {
+  struct stat held {
+  }, named{};
+  return ::fstat(fd, &held) == 0 && ::stat(path.c_str(), &named) == 0 && held.st_ino == named.st_ino &&
+         held.st_dev == named.st_dev;
+}
 
 }  // namespace
 
@@ -46,12 +57,26 @@ const char* UnsafeFilesystem(long magic) {
   }
 }
 
+Status CheckPathLength(const std::string& dir) {
+  std::error_code error;
+  const std::string path = std::filesystem::weakly_canonical(dir, error).string();
+  const size_t length = error ? dir.size() : path.size();
+  if (length <= kMaxDirectoryPath) return OkStatus();
+  return Invalid("the path of DIR has " + std::to_string(length) + " bytes, and may have " +
+                 std::to_string(kMaxDirectoryPath) + "; choose a shorter --dir");
+}
+
 Status CheckFilesystem(const std::string& dir) {
   struct statfs info {};
   if (::statfs(dir.c_str(), &info) != 0) return ErrnoStatus(errno, "cannot examine " + dir);
   if (const char* name = UnsafeFilesystem(static_cast<long>(info.f_type))) {
     return Invalid(dir + " is on a network or user-space file system (" + name +
                    "), where the coordinator's store is not safe; choose a --dir on a local disk");
+  }
+  const uint64_t free = static_cast<uint64_t>(info.f_bavail) * static_cast<uint64_t>(info.f_bsize);
+  if (info.f_blocks != 0 && free < kLeastFree) {
+    return Internal("the disk of " + dir + " is full: " + std::to_string(free >> 10) +
+                    " KiB are free, and a start takes " + std::to_string(kLeastFree >> 10));
   }
   return OkStatus();
 }
@@ -60,25 +85,31 @@ Result<DirectoryLock> DirectoryLock::Take(const std::string& dir) {
   std::string path = dir + "/" + kLockFile;
   for (int attempt = 0; attempt < kLockAttempts; ++attempt) {
     int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (fd < 0 && (errno == EACCES || errno == EROFS)) {
+      return Invalid(dir + " cannot be written (" + std::strerror(errno) + "); choose another --dir");
+    }
     if (fd < 0) return ErrnoStatus(errno, "cannot open " + path);
     if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
       int err = errno;
       ::close(fd);
       if (err == EWOULDBLOCK) {
-        return Refused(dir + " is in use by a running coordinator; stop it first, or choose another --dir");
+        return Refused(dir +
+                       " is in use by a running coordinator or locum run; stop it first, or choose another --dir");
       }
       return ErrnoStatus(err, "cannot lock " + path);
     }
-    // A start that failed takes its lock file away while it holds it; then this one is nobody's door any more.
-    struct stat held {
-    }, named{};
-    if (::fstat(fd, &held) == 0 && ::stat(path.c_str(), &named) == 0 && held.st_ino == named.st_ino &&
-        held.st_dev == named.st_dev) {
-      return DirectoryLock(fd);
-    }
+    if (IsNamed(fd, path)) return DirectoryLock(fd);
     ::close(fd);
   }
   return Refused(dir + ": other coordinators start and fail there all the time; choose another --dir");
+}
+
+Result<DirectoryLock> DirectoryLock::Inherit(const std::string& dir, int fd) {
+  if (fd < 0 || !IsNamed(fd, dir + "/" + kLockFile) || ::flock(fd, LOCK_EX | LOCK_NB) != 0 ||
+      ::fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) {
+    return Invalid("descriptor " + std::to_string(fd) + " is not the lock of " + dir);
+  }
+  return DirectoryLock(fd);
 }
 
 DirectoryLock::~DirectoryLock() {

@@ -7,6 +7,7 @@
 #include <array>
 #include <set>
 
+#include "adapters/sqlite/directory.h"
 #include "adapters/sqlite/statement.h"
 #include "base/word.h"
 
@@ -140,6 +141,7 @@ Status Store::Check(bool may_create) {
 }
 
 Result<std::unique_ptr<Store>> Store::Open(const std::string& dir) {
+  LOCUM_RETURN_IF_ERROR(CheckPathLength(dir));
   std::string path = dir + "/" + kStoreFile;
   auto db = OpenFile(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
   if (!db.ok()) return db.status();
@@ -150,6 +152,7 @@ Result<std::unique_ptr<Store>> Store::Open(const std::string& dir) {
 }
 
 Result<std::unique_ptr<Store>> Store::OpenToRead(const std::string& dir) {
+  LOCUM_RETURN_IF_ERROR(CheckPathLength(dir));
   std::string path = dir + "/" + kStoreFile;
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) return Unavailable(dir + " holds no job (" + path + " does not exist)");
