@@ -78,15 +78,17 @@ void Coordinator::Impl::DetectWorkers() {
     const auto slot = node->slots.find(p.slot);
     if (report && report->life == WorkerLife::kExited) {
       fault.reason = "the worker ended: " + (report->exit ? report->exit->what : std::string("gone"));
+      const bool well = report->exit && report->exit->status == 0 && report->exit->signal == 0;
+      if (well && !report->exit->stopped) fault.reason += " without locum_finish";
     } else if (proven_dead_.count(p.worker)) {
       fault.reason = "the node was started again";
     } else if (node->connected && node->reported && (slot == node->slots.end() || slot->second.worker != p.worker)) {
       fault.reason = "the node no longer runs this worker";
+    } else if (report && !report->state.error.empty()) {
+      fault.reason = "the worker reports: " + report->state.error;
     } else if (report && report->state.word.state == WordState::kTorn && !Recovering()) {
       // During a recovery a torn state is only one that is fetched anew.
       fault.reason = "an update failed half-way; its state is torn";
-    } else if (report && !report->state.error.empty()) {
-      fault.reason = "the worker reports: " + report->state.error;
     } else if (report && p_.phase == JobPhase::kRecovering && report->state.cannot_pull == p_.generation) {
       fault.reason = "it could not fetch the state: " + report->state.pull_error;
     } else {

@@ -17,6 +17,7 @@ void Coordinator::Impl::Open(const std::vector<Fault>& faults, const std::string
                        " generations in a row made no step; the last trigger: " + reason);
   }
   if (move_.active && !returning_) CancelMove(reason);
+  if (!faults.empty()) last_fault_ = faults.back().reason;
   for (const Fault& fault : faults) {
     Node& node = nodes_[fault.node];
     Note& note = AddNote("fault_detected", node);
@@ -207,7 +208,9 @@ void Coordinator::Impl::ProgressFreeze() {
       waiting_for_ = "node " + p.node + ": no live worker holds the state, and it is silent but not proved dead";
       return;
     }
-    return Fail(1, "the state is lost: no live worker holds a complete copy; start the job again in a new directory");
+    return Fail(1, "the state is lost: no live worker holds a complete copy" +
+                       (last_fault_.empty() ? "" : " (the last fault: " + last_fault_ + ")") +
+                       "; start the job again in a new directory");
   }
   const bool placed = std::none_of(p_.ranks.begin(), p_.ranks.end(), [](const Placement& p) { return p.node.empty(); });
   if (all && placed) FixRecovery();

@@ -201,6 +201,7 @@ struct Coordinator::Impl {
   Time phase_since_{};
   RecoveryPlan plan_;
   bool resumed_ = true;           // every rank has committed in this generation
+  std::string last_fault_;        // what is told where it ends the job
   uint32_t fruitless_ = 0;        // generations in a row that ran and made no step
   uint32_t opened_ = 0;           // since the last commit
   std::optional<Time> fault_at_;  // of the newest trigger that was a fault, in this coordinator's life
