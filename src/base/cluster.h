@@ -130,8 +130,9 @@ struct WorkerReport {
   std::optional<WorkerExit> exit;
   WorkerState state;
   std::string log;
-  uint64_t log_offset = 0;  // size of the log when it was last told to run with a rank
+  uint64_t log_offset = 0;  // size of the log when it was last told to run with a rank; 0 for the first generation
   std::string step_log;
+  bool joined = false;  // called locum_join
   friend bool operator==(const WorkerReport&, const WorkerReport&) = default;
 };
 

@@ -22,6 +22,7 @@ struct FreezeDeadlines {
 
 struct Worker {
   WorkerRecord record;
+  bool has_joined = false;  // also when it has ended since
   std::optional<JoinInfo> ready;
   std::optional<WorkerState> said;
   std::optional<PageReading> page;

@@ -29,6 +29,7 @@ class Maker {
   Incarnation Inc() { return Incarnation(Any()); }
   Incarnation LiveInc() { return Incarnation(1 + Upto(UINT64_MAX - 1)); }
   std::string Text() { return random_.OneIn(4) ? "" : std::string(Upto(20), 'a') + "\xc3\xa9 \"x\""; }
+  std::string Path() { return "/\xff\xfe " + Text(); }
   std::string Name() { return "node-" + std::to_string(random_.Below(1000)); }
   template <class E>
   E Enum(E last) {
@@ -68,7 +69,7 @@ class Maker {
     return s;
   }
   WorkerReport Worker() {
-    WorkerReport r{AnySlot(), Inc(), Pid(), Enum(WorkerLife::kExited), {}, State(), Text(), Any(), Text()};
+    WorkerReport r{AnySlot(), Inc(), Pid(), Enum(WorkerLife::kExited), {}, State(), Path(), Any(), Path(), Bool()};
     if (Bool()) r.exit = WorkerExit{static_cast<int32_t>(Any()), Pid(), Bool(), Text(), Text()};
     return r;
   }
@@ -87,7 +88,7 @@ class Maker {
             Pid(),
             Term(Any()),
             static_cast<uint32_t>(Upto(kMaxWorkersPerNode)),
-            Text()};
+            Path()};
   }
   NodeReport Report() {
     NodeReport r{Term(Any()), Any(), {}, AnyUsage()};
@@ -172,7 +173,7 @@ TEST(Convert, OrderAndWelcome_ComeBack) {
     EXPECT_EQ(std::tie(in.term, in.sequence, in.workers, in.shutdown, in.reason),
               std::tie(out->term, out->sequence, out->workers, out->shutdown, out->reason))
         << seed;
-    Welcome w{Term(make.Any()),   make.Text(),         make.Inc(),          {"a", "", make.Text()}, 3,
+    Welcome w{Term(make.Any()),   make.Text(),         make.Inc(),          {"a", "", make.Path()}, 3,
               make.Any(),         Duration(make.Ns()), Duration(make.Ns()), Duration(make.Ns()),    Duration(make.Ns()),
               Duration(make.Ns())};
     auto v = FromWire(ToWire(w));
@@ -203,7 +204,7 @@ TEST(Convert, View_ComesBack) {
                         make.Text(),
                         {make.Worker()}});
     in.ranks.push_back(
-        {Rank(3), "", make.AnySlot(), make.Inc(), make.Pid(), make.AnyStep(), make.Text(), make.Text(), make.Any()});
+        {Rank(3), "", make.AnySlot(), make.Inc(), make.Pid(), make.AnyStep(), make.Path(), make.Path(), make.Any()});
     auto out = FromWire(ToWire(in));
     ASSERT_TRUE(out.ok()) << seed << ": " << out.status().message();
     // What came back goes out as the same bytes.
@@ -211,6 +212,7 @@ TEST(Convert, View_ComesBack) {
     EXPECT_EQ(in.nodes[0].workers, out->nodes[0].workers);
     EXPECT_EQ(in.phase, out->phase);
     EXPECT_EQ(in.ranks[0].log_offset, out->ranks[0].log_offset);
+    EXPECT_EQ(in.ranks[0].log, out->ranks[0].log);
   }
 }
 
@@ -238,7 +240,7 @@ TEST(Convert, EveryEvent_ComesBack) {
 TEST(Convert, StoredState_ComesBack) {
   PersistentState in;
   in.spec.job = "j";
-  in.spec.command = {"a", "b"};
+  in.spec.command = {"a", "b", "\xff\xfe"};
   in.spec.nodes = 4;
   in.spec.timeouts.hang = std::chrono::seconds(9);
   in.term = Term(2);
