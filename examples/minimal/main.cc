@@ -31,7 +31,7 @@ Flags Parse(int argc, char** argv) {
                       : name == "--seed"    ? &flags.seed
                       : name == "--step-ms" ? &flags.step_ms
                                             : nullptr;
-    if (!field || !end || *end || end == argv[i + 1]) {
+    if (!field || !end || argv[i + 1][0] == '-' || *end || end == argv[i + 1]) {
       std::fprintf(stderr, "minimal: bad argument '%s'; use --steps N --size BYTES --seed N --step-ms MS\n", argv[i]);
       std::exit(2);
     }

@@ -42,23 +42,6 @@ JobSpec SpecOf(const CoordinatorArgs& args, const std::string& job) {
   return {job, args.command, c.nodes, c.spares, c.nproc_per_node, c.seed, c.timeouts};
 }
 
-Result<HostPort> ListenAddress(const CoordinatorArgs& args) {
-  const Config& c = args.config;
-  if (args.local_port >= 0) return HostPort{"127.0.0.1", static_cast<uint16_t>(args.local_port)};
-  if (!c.listen.empty()) {
-    auto address = ParseHostPort(c.listen, "--listen");
-    if (address.ok() && !IsNumericAddress(address->host)) {
-      return Invalid("--listen: '" + address->host +
-                     "' is not a numeric address; or name the interface by --interface");
-    }
-    return address;
-  }
-  if (c.interface_name.empty()) return HostPort{"127.0.0.1", static_cast<uint16_t>(c.port)};
-  auto host = InterfaceAddress(c.interface_name);
-  if (!host.ok()) return host.status();
-  return HostPort{*host, static_cast<uint16_t>(c.port)};
-}
-
 // Everything the coordinator holds while it runs. Members are in the order of their making.
 class Session {
  public:
@@ -125,7 +108,10 @@ Status Session::Prepare() {
   if (args_.command.empty() && ::access((dir_ + "/" + kStoreFile).c_str(), F_OK) != 0) {
     return Invalid(dir_ + " holds no job to take up; give the command: locum coordinator --dir DIR -- COMMAND...");
   }
-  auto address = ListenAddress(args_);
+  // One connection a node; a question opens one, too.
+  LOCUM_RETURN_IF_ERROR(CheckDescriptors(kLeastDescriptors + args_.config.nodes + args_.config.spares));
+  auto address = args_.local_port >= 0 ? HostPort{"127.0.0.1", static_cast<uint16_t>(args_.local_port)}
+                                       : ListenAddress(args_.config);
   if (!address.ok()) return address.status();
   address_ = *address;
   spec_ = SpecOf(args_, job);

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -110,6 +111,20 @@ Status ExplainStart(const Status& status, const std::string& dir) {
 }
 
 int StartExit(const Status& status) { return status.code() == Code::kInternal ? kExitFailed : kExitUsage; }
+
+void OpenStandardDescriptors() {
+  for (int fd : {0, 1, 2}) {
+    if (::fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;
+    LOCUM_CHECK(::open("/dev/null", O_RDWR) == fd);  // the lowest that is free
+  }
+}
+
+Status CheckDescriptors(size_t least) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= least) return OkStatus();
+  return Invalid("the limit of open files is " + std::to_string(limit.rlim_cur) + ", and at least " +
+                 std::to_string(least) + " are needed; raise it (ulimit -n " + std::to_string(least) + ")");
+}
 
 std::string RandomHex(size_t bytes) {
   std::string raw(bytes, '\0');

@@ -30,6 +30,13 @@ std::string DirSetting(const Config& config, const std::string& key);
 Status ExplainStart(const Status& status, const std::string& dir);
 int StartExit(const Status& status);
 
+// Opens /dev/null for each of standard input, output and error that is closed: else the next file or socket becomes one
+// of them. First thing in a program.
+void OpenStandardDescriptors();
+// kInvalid when this process may not have as many open files.
+inline constexpr size_t kLeastDescriptors = 64;
+Status CheckDescriptors(size_t least);
+
 // From the kernel.
 std::string RandomHex(size_t bytes);
 uint64_t RandomNumber();  // not 0

@@ -6,6 +6,7 @@
 #include "adapters/grpc/channel.h"
 #include "cli/commands.h"
 #include "cli/exit_codes.h"
+#include "cli/files.h"
 #include "cli/usage.h"
 
 namespace locum {
@@ -277,6 +278,7 @@ class Program {
 }  // namespace locum
 
 int main(int argc, char** argv) {
+  locum::OpenStandardDescriptors();
   locum::QuietGrpc();
   return locum::Program(locum::Split(argc, argv)).Main();
 }

@@ -9,6 +9,7 @@
 #include "cli/exit_codes.h"
 #include "cli/files.h"
 #include "cli/local_run.h"
+#include "cli/net.h"
 #include "cli/start_dir.h"
 
 namespace locum {
@@ -59,6 +60,12 @@ Result<std::string> Prepare(const Config& config, const std::string& dir, Held* 
 }  // namespace
 
 int RunMain(const RunArgs& args) {
+  const Config& config = args.config;
+  // The coordinator of a run listens on the loopback; its config has to be one that a coordinator takes all the same.
+  if (auto listen = ListenAddress(config); !listen.ok()) return Complain(listen.status().message(), kExitUsage);
+  if (Status enough = CheckDescriptors(kLeastDescriptors + config.nodes + config.spares); !enough.ok()) {
+    return Complain(enough.message(), kExitUsage);
+  }
   auto program = FindProgram(args.command[0]);
   if (!program.ok()) {
     return Complain("cannot run the command: " + program.status().message(),

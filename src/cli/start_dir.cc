@@ -77,8 +77,12 @@ bool HoldsWorkerFiles(const std::string& path) {
   return std::any_of(names.begin(), names.end(), [](const std::string& name) { return StartsWith(name, kWorker); });
 }
 
+Status StartDir::Check(const std::string& path, const std::string& setting) {
+  return CheckForeign(path, setting, NamesIn(path));
+}
+
 Status StartDir::Make(const std::string& path, const std::string& setting) {
-  LOCUM_RETURN_IF_ERROR(CheckForeign(path, setting, NamesIn(path)));
+  LOCUM_RETURN_IF_ERROR(Check(path, setting));
   path_ = path;
   for (fs::path at = path; !at.empty() && ::access(at.c_str(), F_OK) != 0; at = at.parent_path()) {
     made_.insert(made_.begin(), at.string());

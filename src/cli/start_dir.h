@@ -21,8 +21,9 @@ class StartDir {
   // Takes away what is new, unless it is to be kept.
   ~StartDir();
 
-  // Makes `path` (absolute) with its parents. kInvalid when it is "/", or holds what is not Locum's; `setting` is what
-  // the message calls it: "--dir".
+  // kInvalid when `path` (absolute) is "/", or holds what is not Locum's; `setting` is what the message calls it: "--dir".
+  static Status Check(const std::string& path, const std::string& setting);
+  // Makes `path` with its parents, when it may be used.
   Status Make(const std::string& path, const std::string& setting);
   // The lock is held: of the names that `ours` knows, those that were not there at Make are new. With a `lock_file`
   // those that come from now on, and that file.
