@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
-#include <filesystem>
 
 #include "adapters/eventlog/event_log.h"
 #include "adapters/sqlite/store.h"
@@ -45,30 +44,6 @@ sigset_t WatchedSignals() {
 std::string HowItEnded(int status) {
   if (WIFSIGNALED(status)) return "was killed by signal " + std::to_string(WTERMSIG(status));
   return "ended with status " + std::to_string(WEXITSTATUS(status));
-}
-
-// Whether the holder of a rank has been told to run with it: from then on it is known where its output begins.
-bool Runs(const ClusterView& view, const RankView& rank) {
-  for (const NodeView& node : view.nodes) {
-    for (const WorkerReport& worker : node.workers) {
-      if (worker.worker == rank.worker && worker.state.rank == rank.rank) return true;
-    }
-  }
-  return false;
-}
-
-// The holder of rank 0 in the last status, if it has run with it.
-std::optional<Json> LastHolder(const Json& status) {
-  try {
-    const Json& rank = status.at("ranks").at(0);
-    for (const Json& node : status.at("nodes")) {
-      for (const Json& worker : node.at("workers")) {
-        if (worker.at("worker") == rank.at("worker") && worker.at("rank") == rank.at("rank")) return rank;
-      }
-    }
-  } catch (const Json::exception&) {
-  }
-  return std::nullopt;
 }
 
 }  // namespace
@@ -359,7 +334,7 @@ void LocalRun::ShowEvents() {
 }
 
 void LocalRun::ShowView(const ClusterView& view) {
-  if (!view.ranks.empty() && Runs(view, view.ranks[0])) output_.Holder(view.ranks[0].log, view.ranks[0].log_offset);
+  output_.Follow(view);
   if (phase_ != Phase::kUp) return;
   auto healthy = std::count_if(view.nodes.begin(), view.nodes.end(),
                                [](const NodeView& n) { return n.state == NodeState::kHealthy; });
@@ -382,14 +357,7 @@ void LocalRun::ShowEnd() {
   ShowEvents();
   auto text = ReadFile(dir_ + "/" + kStatusFile, 64u << 20);
   Json last = text.ok() ? Json::parse(*text, nullptr, false) : Json();
-  if (auto rank = LastHolder(last)) {
-    // JSON is text, and DIR need not be one; the name of a log is.
-    std::error_code error;
-    const std::string dir = std::filesystem::canonical(dir_, error).string();
-    const std::string name = std::filesystem::path(rank->value("log", "")).filename().string();
-    const std::string log = dir + "/nodes/" + rank->value("node", "") + "/" + name;
-    if (!error && !name.empty()) output_.Holder(log, rank->value("log_offset", uint64_t{0}));
-  }
+  output_.FollowLast(last, dir_);
   output_.Pump();
   display_.Clear();
 }

@@ -106,6 +106,10 @@ TEST_F(Command, AgentThatCannotBe_IsToldBeforeItConnects) {
   EXPECT_LT(name.err.size(), 300u);
 }
 
+TEST_F(Command, NegativeNumberForTheExample_IsRefused) {
+  EXPECT_EQ(WEXITSTATUS(std::system(LOCUM_MINIMAL " --steps -5 2>/dev/null")), 2);
+}
+
 TEST_F(Command, CommandThatCannotRun_IsToldBeforeAnythingStarts) {
   Expect({"run", "--", "no-such-command"}, 127, "'no-such-command' was not found in PATH");
   Expect({"run", "--", "./absent"}, 127, "'./absent' does not exist");
