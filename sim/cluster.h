@@ -48,7 +48,7 @@ class Cluster {
 
   // What is done to the cluster. Names are those of nodes ("node-0" ...); an unknown one is a check failure.
   void StartNode(const std::string& name);
-  void AddNode(const std::string& name);  // one more, and starts it
+  void AddNode(const std::string& name);    // one more, and starts it
   void KillNode(const std::string& name);   // keeper, agent, workers; connections are reset
   void KillAgent(const std::string& name);  // the keeper starts it again
   void KillWorker(Rank rank);
@@ -83,8 +83,8 @@ class Cluster {
   const std::vector<TimedNote>& notes() const { return notes_; }
   const std::vector<std::string>& violations() const { return violations_; }
   uint32_t StateHolders() const;  // reachable nodes with a live worker that does
-  bool StateLost() const;        // no live worker holds a state that counts
-  std::string Describe() const;  // every node and worker, for a person
+  bool StateLost() const;         // no live worker holds a state that counts
+  std::string Describe() const;   // every node and worker, for a person
   std::vector<std::string> NodeNames() const;
   bool NodeUp(const std::string& name) const { return nodes_.at(name).up; }
   bool Stuck(const std::string& name) const;

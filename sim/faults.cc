@@ -38,7 +38,8 @@ class Run {
     } else if (!finished) {
       result_.what = "the job has not ended: " + std::string(JobPhaseName(cluster_.View().phase)) + ", waiting for '" +
                      cluster_.View().waiting_for + "'\n" + cluster_.Describe();
-    } else if (cluster_.exit_status() != 0 && cluster_.exit_status() != kExitProgramFault && !lost_all_ && !Finishing()) {
+    } else if (cluster_.exit_status() != 0 && cluster_.exit_status() != kExitProgramFault && !lost_all_ &&
+               !Finishing()) {
       // What is torn, and what exits by itself, may happen to one rank twice in a row.
       result_.what = "the job failed: " + cluster_.View().reason;
     } else {

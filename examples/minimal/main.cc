@@ -50,7 +50,7 @@ Flags Parse(int argc, char** argv) {
     char* end = nullptr;
     const char* value = i + 1 < argc ? argv[++i] : "";
     const uint64_t number = std::strtoull(value, &end, 10);
-    if (!field || end == value || *end) Misused(name);
+    if (!field || end == value || *end || value[0] == '-') Misused(name);
     *field = number;
   }
   if (flags.size < 16) flags.size = 16;

@@ -130,10 +130,11 @@ struct WorkerReport {
   std::optional<WorkerExit> exit;
   WorkerState state;
   std::string log;
-  uint64_t log_offset = 0;  // size of the log when it was last told to run with a rank
+  uint64_t log_offset = 0;  // size of the log when it was last told to run with a rank; 0 for the first generation
   std::string step_log;
-  bool waits = false;  // its trainer has been in one collective for kWaitsAfter or longer
-  bool stuck = false;  // SIGKILL was sent and it does not end: the kernel holds it, and it will never run again
+  bool waits = false;   // its trainer has been in one collective for kWaitsAfter or longer
+  bool stuck = false;   // SIGKILL was sent and it does not end: the kernel holds it, and it will never run again
+  bool joined = false;  // called locum_join
   friend bool operator==(const WorkerReport&, const WorkerReport&) = default;
 };
 

@@ -13,6 +13,7 @@ struct CoordinatorArgs {
   std::vector<std::string> command;  // empty: take up what DIR holds
   // From `locum run`.
   std::string job;        // empty: a new id
+  int lock_fd = -1;       // DIR's lock, which `run` holds
   int local_port = -1;    // not negative: listen there on loopback, whatever the config says
   int parent_pidfd = -1;  // end when this process does
 };

@@ -54,37 +54,20 @@ JobSpec SpecOf(const CoordinatorArgs& args, const std::string& job) {
           c.recovery_worker == "spare"};
 }
 
-Result<HostPort> ListenAddress(const CoordinatorArgs& args) {
-  const Config& c = args.config;
-  if (args.local_port >= 0) return HostPort{"127.0.0.1", static_cast<uint16_t>(args.local_port)};
-  if (!c.listen.empty()) {
-    auto address = ParseHostPort(c.listen, "--listen");
-    if (address.ok() && !IsNumericAddress(address->host)) {
-      return Invalid("--listen: '" + address->host +
-                     "' is not a numeric address; or name the interface by --interface");
-    }
-    return address;
-  }
-  if (c.interface_name.empty()) return HostPort{"127.0.0.1", static_cast<uint16_t>(c.port)};
-  auto host = InterfaceAddress(c.interface_name);
-  if (!host.ok()) return host.status();
-  return HostPort{*host, static_cast<uint16_t>(c.port)};
-}
-
 // Everything the coordinator holds while it runs. Members are in the order of their making.
 class Session {
  public:
   explicit Session(const CoordinatorArgs& args) : args_(args) {}
 
   int Run() {
-    if (Status status = Prepare(); !status.ok()) return Complain(status.message(), kExitUsage);
+    if (Status status = Prepare(); !status.ok()) return Complain(status.message(), StartExit(status));
     MakeLoop();
     std::atomic<int> stop_status{0};
     StopWatch watch(args_.parent_pidfd, [&](const std::string& reason, int status) {
       stop_status = status;
       loop_->Stop(reason);
     });
-    if (Status status = Listen(); !status.ok()) return Complain(status.message(), kExitUsage);
+    if (Status status = Listen(); !status.ok()) return Complain(status.message(), StartExit(status));
     start_.Keep();
     CoordinatorLoop::Outcome outcome = loop_->Run();
     server_->Shutdown(kDrain);
@@ -97,6 +80,7 @@ class Session {
 
  private:
   Status Prepare();
+  Status PrepareDirectory();
   Status TakeUp(std::optional<PersistentState> stored);
   Status RefuseEnded(const PersistentState& ended);
   Status Listen();
@@ -141,22 +125,31 @@ Status Session::Prepare() {
   if (args_.command.empty() && ::access((dir_ + "/" + kStoreFile).c_str(), F_OK) != 0) {
     return Invalid(dir_ + " holds no job to take up; give the command: locum coordinator --dir DIR -- COMMAND...");
   }
-  auto address = ListenAddress(args_);
+  // One connection a node; a question opens one, too.
+  LOCUM_RETURN_IF_ERROR(CheckDescriptors(kLeastDescriptors + args_.config.nodes + args_.config.spares));
+  auto address = args_.local_port >= 0 ? HostPort{"127.0.0.1", static_cast<uint16_t>(args_.local_port)}
+                                       : ListenAddress(args_.config);
   if (!address.ok()) return address.status();
   address_ = *address;
+  spec_ = SpecOf(args_, job);
+  return ExplainStart(PrepareDirectory(), dir_);
+}
+
+Status Session::PrepareDirectory() {
+  LOCUM_RETURN_IF_ERROR(CheckPathLength(dir_));
   LOCUM_RETURN_IF_ERROR(start_.Make(dir_, DirSetting(args_.config, "job.dir")));
   LOCUM_RETURN_IF_ERROR(CheckFilesystem(dir_));
-  auto lock = DirectoryLock::Take(dir_);
+  const bool inherited = args_.lock_fd >= 0;
+  auto lock = inherited ? DirectoryLock::Inherit(dir_, args_.lock_fd) : DirectoryLock::Take(dir_);
   if (!lock.ok()) return lock.status();
   lock_.emplace(std::move(*lock));
-  start_.Guard(IsCoordinatorFile, kLockFile);
+  start_.Guard(IsCoordinatorFile, inherited ? "" : kLockFile);
   LOCUM_RETURN_IF_ERROR(CheckRoom(dir_));
   auto store = Store::Open(dir_);
   if (!store.ok()) return store.status();
   store_ = std::move(*store);
   auto stored = store_->Load();
   if (!stored.ok()) return stored.status();
-  spec_ = SpecOf(args_, job);
   LOCUM_RETURN_IF_ERROR(TakeUp(std::move(*stored)));
 
   auto token = EnsureToken(args_.config.token_file, dir_);

@@ -50,11 +50,14 @@ std::string HowItEnded(int status) {
 
 }  // namespace
 
-LocalRun::LocalRun(const RunArgs& args, std::string dir, std::string job, std::string token)
+LocalRun::LocalRun(const RunArgs& args, std::string dir, std::string job, std::string token, int lock_fd,
+                   std::function<Status()> started)
     : args_(args),
       dir_(std::move(dir)),
       job_(std::move(job)),
       token_(std::move(token)),
+      lock_fd_(lock_fd),
+      started_(std::move(started)),
       output_([this](std::string_view bytes) { display_.Output(bytes); }) {
   ::signal(SIGPIPE, SIG_IGN);
   sigset_t set = WatchedSignals();
@@ -72,9 +75,6 @@ LocalRun::LocalRun(const RunArgs& args, std::string dir, std::string job, std::s
 LocalRun::~LocalRun() { ::close(signals_); }
 
 int LocalRun::Main() {
-  for (const Node& node : nodes_) {
-    if (Status made = MakeDirectory(node.dir); !made.ok()) return Complain(made.message(), kExitUsage);
-  }
   if (!StartCoordinator(0)) return kExitFailed;
   EnterPhase(Phase::kStarting, kAddressDeadline);
   while (phase_ != Phase::kOver) {
@@ -90,15 +90,16 @@ int LocalRun::Main() {
   }
   ShowEnd();
   Clean();
-  return status_;
+  return status_ == kExitOk && display_.LostOutput() ? kExitFailed : status_;
 }
 
 bool LocalRun::StartCoordinator(int port) {
   std::vector<std::string> words = {"coordinator"};
   words.insert(words.end(), args_.passed_on.begin(), args_.passed_on.end());
-  words.insert(words.end(), {"--dir", dir_, "--job", job_, "--local-port", std::to_string(port), "--"});
+  words.insert(words.end(), {"--dir", dir_, "--job", job_, "--lock-fd", std::to_string(lock_fd_), "--local-port",
+                             std::to_string(port), "--"});
   words.insert(words.end(), args_.command.begin(), args_.command.end());
-  auto pid = children_.Start(words, dir_ + "/coordinator.log");
+  auto pid = children_.Start(words, dir_ + "/" + kCoordinatorLog, lock_fd_);
   if (!pid.ok()) {
     display_.Message(pid.status().message());
     return false;
@@ -131,8 +132,21 @@ void LocalRun::AwaitAddress() {
   phase_ = Phase::kUp;
   coordinator_trouble_.clear();
   if (!first) return;
-  for (Node& node : nodes_) StartNode(&node);
   poll_ = std::make_unique<ViewPoll>(address_, token_);
+  Status status = StartAll();
+  if (status.ok()) return;
+  status = ExplainStart(status, dir_);
+  display_.Message(status.message());
+  status_ = StartExit(status);
+  ::kill(coordinator_, SIGTERM);
+  EnterPhase(Phase::kStopping, kCoordinatorDeadline);
+}
+
+Status LocalRun::StartAll() {
+  LOCUM_RETURN_IF_ERROR(started_());
+  for (const Node& node : nodes_) LOCUM_RETURN_IF_ERROR(MakeDirectory(node.dir));
+  for (Node& node : nodes_) StartNode(&node);
+  return OkStatus();
 }
 
 void LocalRun::OnSignal(int signal) {
@@ -193,8 +207,9 @@ void LocalRun::OnCoordinatorEnded(int status) {
     return EnterPhase(Phase::kUp, Duration(0));
   }
   status_ = WIFSIGNALED(status) ? kExitFailed : WEXITSTATUS(status);
-  Tail(dir_ + "/coordinator.log", "the coordinator " + HowItEnded(status) +
-                                      (WIFSIGNALED(status) ? "; it is not started again: it has ended too often" : ""));
+  Tail(dir_ + "/" + kCoordinatorLog,
+       "the coordinator " + HowItEnded(status) +
+           (WIFSIGNALED(status) ? "; it is not started again: it has ended too often" : ""));
   EnterPhase(Phase::kLeaving, Duration(0));
 }
 
@@ -351,7 +366,7 @@ void LocalRun::ShowEvents() {
 }
 
 void LocalRun::ShowView(const ClusterView& view) {
-  if (!view.ranks.empty()) output_.Holder(view.ranks[0].log, view.ranks[0].log_offset);
+  output_.Follow(view);
   if (phase_ != Phase::kUp) return;
   // The history, where alarms are told otherwise, lies on the same disk.
   std::string trouble;
@@ -381,10 +396,7 @@ void LocalRun::ShowEnd() {
   ShowEvents();
   auto text = ReadFile(dir_ + "/" + kStatusFile, 64u << 20);
   Json last = text.ok() ? Json::parse(*text, nullptr, false) : Json();
-  if (last.is_object() && last.contains("ranks") && last["ranks"].is_array() && !last["ranks"].empty()) {
-    const Json& rank = last["ranks"][0];
-    if (rank.is_object()) output_.Holder(rank.value("log", ""), rank.value("log_offset", uint64_t{0}));
-  }
+  output_.FollowLast(last, dir_);
   output_.Pump();
   display_.Clear();
 }

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,8 +22,10 @@ namespace locum {
 
 class LocalRun {
  public:
-  // `dir` is absolute and may be used; `token` lies in it.
-  LocalRun(const RunArgs& args, std::string dir, std::string job, std::string token);
+  // `dir` is absolute and may be used; `token` lies in it. `lock_fd` is its lock, which the caller holds. `started` is
+  // called once, when the coordinator listens.
+  LocalRun(const RunArgs& args, std::string dir, std::string job, std::string token, int lock_fd,
+           std::function<Status()> started);
   ~LocalRun();
   // The exit status of `run`.
   int Main();
@@ -50,6 +53,7 @@ class LocalRun {
   bool StartCoordinator(int port);
   void StartNode(Node* node);
   void AwaitAddress();
+  Status StartAll();
   void OnSignal(int signal);
   void OnEnded(pid_t pid, int status);
   void OnCoordinatorEnded(int status);
@@ -69,6 +73,8 @@ class LocalRun {
 
   const RunArgs args_;
   const std::string dir_, job_, token_;
+  const int lock_fd_;
+  const std::function<Status()> started_;
   Children children_;
   Display display_;
   RankOutput output_;

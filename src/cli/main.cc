@@ -7,6 +7,7 @@
 #include "adapters/posix/stacks.h"
 #include "cli/commands.h"
 #include "cli/exit_codes.h"
+#include "cli/files.h"
 #include "cli/usage.h"
 
 namespace locum {
@@ -186,6 +187,7 @@ class Program {
     coordinator_flags_.Add(app, "--token-file", "coordinator.token_file", "FILE",
                            "file with the job's token; else LOCUM_TOKEN, else DIR/token, made when absent");
     app->add_option("--job", coordinator_.job)->group("");
+    app->add_option("--lock-fd", coordinator_.lock_fd)->group("");
     app->add_option("--local-port", coordinator_.local_port)->group("");
     app->add_option("--parent-pidfd", coordinator_.parent_pidfd)->group("");
     actions_.emplace_back(app, [this] {
@@ -293,6 +295,7 @@ class Program {
 }  // namespace locum
 
 int main(int argc, char** argv) {
+  locum::OpenStandardDescriptors();
   locum::QuietGrpc();
   return locum::Program(locum::Split(argc, argv)).Main();
 }

@@ -31,7 +31,9 @@ struct Found {
 // What is there but cannot be read is said as `locum run` and `locum coordinator` say it.
 Status CheckReadable(const std::string& dir) {
   Status status = Store::OpenToRead(dir).status();
-  return status.code() == Code::kRefused || status.code() == Code::kCorrupt ? Invalid(status.message()) : OkStatus();
+  const bool is_told =
+      status.code() == Code::kInvalid || status.code() == Code::kRefused || status.code() == Code::kCorrupt;
+  return is_told ? Invalid(status.message()) : OkStatus();
 }
 
 // kInvalid: bad use.

@@ -88,6 +88,8 @@ void Coordinator::Impl::DetectWorkers() {
       fault.reason = "the node leaves: its agent was told to end";
     } else if (report && report->life == WorkerLife::kExited) {
       fault.reason = "the worker ended: " + (report->exit ? report->exit->what : std::string("gone"));
+      const bool well = report->exit && report->exit->status == 0 && report->exit->signal == 0;
+      if (well && !report->exit->stopped) fault.reason += " without locum_finish";
     } else if (report && report->stuck) {
       fault.reason = kStuck;
       fault.in_place = false;
@@ -96,11 +98,11 @@ void Coordinator::Impl::DetectWorkers() {
       fault.in_place = false;
     } else if (node->connected && node->reported && (slot == node->slots.end() || slot->second.worker != p.worker)) {
       fault.reason = "the node no longer runs this worker";
+    } else if (report && !report->state.error.empty()) {
+      fault.reason = "the worker reports: " + report->state.error;
     } else if (report && report->state.word.state == WordState::kTorn && !Recovering()) {
       // During a recovery a torn state is only one that is fetched anew.
       fault.reason = "an update failed half-way; its state is torn";
-    } else if (report && !report->state.error.empty()) {
-      fault.reason = "the worker reports: " + report->state.error;
     } else if (report && p_.phase == JobPhase::kRecovering && report->state.cannot_pull == p_.generation) {
       fault.reason = "it could not fetch the state: " + report->state.pull_error;
       fault.in_place = false;
@@ -190,8 +192,8 @@ bool Coordinator::Impl::StandsStill(Duration since) const {
 
 // Whether the node should report quickly: someone waits longer than a collective takes, or everyone for everyone.
 bool Coordinator::Impl::Hurries(const Node& node) const {
-  const bool leaves = std::any_of(p_.leaving.begin(), p_.leaving.end(),
-                                  [&](const Placement& p) { return p.node == node.name; });
+  const bool leaves =
+      std::any_of(p_.leaving.begin(), p_.leaving.end(), [&](const Placement& p) { return p.node == node.name; });
   if ((!leaves && !HoldsRank(node.name)) || adopting_ || Over()) return false;
   if (Recovering() || p_.phase == JobPhase::kStopping || !resumed_ || broken_) return true;
   return p_.phase == JobPhase::kRunning && std::any_of(p_.ranks.begin(), p_.ranks.end(), [&](const Placement& p) {

@@ -8,7 +8,6 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -288,7 +287,7 @@ struct Coordinator::Impl {
   std::optional<Time> fault_at_;  // of the newest trigger that was a fault, in this coordinator's life
   ::locum::Step committed_;       // by every rank
   Time last_progress_{};          // when some rank last moved on
-  bool stalled_ = false;  // no rank has for timeouts.hang, and none waits for another
+  bool stalled_ = false;          // no rank has for timeouts.hang, and none waits for another
   std::map<Incarnation, ::locum::Step> last_step_;
   std::string waiting_for_;
   std::string waiting_noted_;

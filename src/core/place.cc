@@ -95,8 +95,8 @@ bool Coordinator::Impl::HoldsLastCopy(const Placement& p) const {
   const auto slot = nodes_.at(p.node).slots.find(p.slot);
   if (slot == nodes_.at(p.node).slots.end()) return false;
   const Incarnation worker = slot->second.worker;
-  return now_ >= phase_since_ + T().freeze && faulted_.count(worker) && !slot->second.Exited() &&
-         StateMayExist() && !StateMayExist(worker);
+  return now_ >= phase_since_ + T().freeze && faulted_.count(worker) && !slot->second.Exited() && StateMayExist() &&
+         !StateMayExist(worker);
 }
 
 // Why the node of a rank without worker cannot give it one; empty: it can, or may still.

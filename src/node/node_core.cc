@@ -55,6 +55,7 @@ void NodeCore::On(const WorkerSeen& seen, Time now) {
   // Nobody here asked for it, so the keeper itself was told to end.
   leaving_ |= known && record.stopping && !worker.record.stopping && !worker.stopping;
   worker.record = record;
+  worker.has_joined |= record.joined;
   Place& place = places_[record.slot];
   Worker* holder = Find(place.current);
   if (holder == nullptr || (!holder->Alive() && !record.ended)) place.current = record.worker;
@@ -288,8 +289,12 @@ void NodeCore::Tell(Worker* worker, const WorkerOrder& order, Time now) {
     Do(StoreStop{worker->record.worker, relayed.stop_at});
   }
   bool runs = relayed.mode == Mode::kRun && relayed.rank != kNoRank;
-  bool measure = runs && relayed.rank != worker->run_rank;
+  // What it writes while it holds a rank is that rank's output. In the first generation that is all: before it there
+  // was no other holder whose output it would repeat.
+  bool newly = runs && relayed.rank != worker->run_rank;
+  bool measure = newly && relayed.generation > Generation(1);
   if (runs) worker->run_rank = relayed.rank;
+  if (newly && !measure) KeepNotes();
   if (relayed.mode == Mode::kIdle) worker->run_rank = kNoRank;
   Do(Relay{worker->record.worker, relayed, measure ? worker->record.log : ""});
   if (!relayed.refuse.empty() && worker->gone_by == kNever) {

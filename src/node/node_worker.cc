@@ -20,6 +20,7 @@ WorkerReport Worker::Report() const {
   report.slot = record.slot;
   report.worker = record.worker;
   report.pid = record.pid;
+  report.joined = has_joined;
   report.life = record.ended ? WorkerLife::kExited : ready ? WorkerLife::kReady : WorkerLife::kStarting;
   if (record.ended) {
     report.exit = record.exit;

@@ -24,6 +24,7 @@ FreezeDeadlines DeadlinesOf(const Welcome& welcome);
 
 struct Worker {
   WorkerRecord record;
+  bool has_joined = false;  // also when it has ended since
   std::optional<JoinInfo> ready;
   std::optional<WorkerState> said;
   std::optional<PageReading> page;

@@ -149,7 +149,10 @@ Status NodeLink::SendDue() {
   const std::string packet = EncodeState(*report);
   Result<bool> sent = SendPacket(socket_, packet);
   if (!sent.ok()) return sent.status();
-  if (!*sent) unsent_ = packet;
+  if (*sent)
+    protocol_.ReportSent();
+  else
+    unsent_ = packet;
   return OkStatus();
 }
 

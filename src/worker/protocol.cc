@@ -23,6 +23,7 @@ void Protocol::SetWord(Generation generation, Step step, WordState state) {
 
 void Protocol::Changed() {
   dirty_ = true;
+  ++changes_;
   changed_.notify_all();
   poke_control_();
 }
@@ -158,6 +159,7 @@ std::optional<WorkerState> Protocol::TakeReport(bool always) {
   Lock lock(mu_);
   if (!ready_ || (!dirty_ && !always)) return std::nullopt;
   dirty_ = false;
+  taken_ = changes_;
   WorkerState v = report_;
   v.word = word();
   v.position = static_cast<Position>(page_->position.load(std::memory_order_relaxed));
@@ -166,6 +168,12 @@ std::optional<WorkerState> Protocol::TakeReport(bool always) {
   v.has_loss = page_->has_loss.load(std::memory_order_acquire) != 0;
   v.loss = std::bit_cast<double>(page_->loss_bits.load(std::memory_order_relaxed));
   return v;
+}
+
+void Protocol::ReportSent() {
+  Lock lock(mu_);
+  sent_ = taken_;
+  changed_.notify_all();
 }
 
 void Protocol::TakeAbort(Generation generation) {

@@ -83,6 +83,8 @@ class Protocol {
   void FirstCommit(Generation generation, int64_t when_ns);
   void Broken(Generation generation, Step step, const std::string& why);
   void StopAt(Step step);
+  // The update that is under way has failed: blocks until the node has been sent the reason, for kTornPatience at most,
+  // and marks the state torn.
   void Torn(const std::string& why);
   void SetAbort(locum_abort_fn abort, void* context);
   std::shared_ptr<RunInfo> CurrentRun();  // null when there is none
@@ -95,6 +97,8 @@ class Protocol {
   void NodeGone(const Status& why);
   // The report, when there is something new in it or `always`.
   std::optional<WorkerState> TakeReport(bool always);
+  // The report that was taken last has left.
+  void ReportSent();
   bool ready();
   // A trainer whose generation a newer one has frozen, and that has not parked: it may wait in a collective that
   // nobody will complete.
@@ -180,6 +184,7 @@ class Protocol {
   // Of the last pull that no generation has run on yet: the next may go on from the same copy without another one.
   int64_t pulled_ns_ = 0;
   bool dirty_ = false;
+  uint64_t changes_ = 0, taken_ = 0, sent_ = 0;  // of the report: counted, in the one taken last, in the one sent last
   std::optional<WorkerOrder> order_;
   Generation newest_;  // of all orders
   std::set<std::string> data_addresses_;
@@ -213,6 +218,9 @@ class Protocol {
   bool abort_wanted_ = false;
   bool aborting_ = false;
 };
+
+// A node that does not read for so long is lost.
+inline constexpr Duration kTornPatience = std::chrono::seconds(1);
 
 // How often an update that is under way is looked at, when a freeze waits for its end.
 inline constexpr Duration kUpdatePoll = std::chrono::microseconds(200);

@@ -174,6 +174,14 @@ void Protocol::Torn(const std::string& why) {
   report_.error = torn_.message();
   attention_.store(true, std::memory_order_release);
   Changed();
+  // The reason first: whoever reads the page finds a torn state only when its cause is on its way, and a program that
+  // ends now has told it.
+  const uint64_t mine = changes_;
+  changed_.wait_for(lock, kTornPatience, [&] { return sent_ >= mine || !error_.ok() || leaving_; });
+  const Word now = word();
+  LOCUM_CHECK(now.state == WordState::kUpdating);
+  SetWord(now.generation, now.step, WordState::kTorn);
+  Changed();
 }
 
 void Protocol::SetAbort(locum_abort_fn abort, void* context) {

@@ -180,7 +180,6 @@ Status WorkerJob::EndUpdate() {
 
 Status WorkerJob::FailUpdate(const std::string& why) {
   if (!in_update_) return Invalid("locum_fail_update without locum_begin_update");
-  page_->word.store(Word{run_->generation, step_, WordState::kTorn}.Pack(), std::memory_order_seq_cst);
   in_update_ = false;
   in_step_ = false;
   protocol_->Torn(why);

@@ -59,9 +59,9 @@ class Disk(unittest.TestCase):
             for words in (["run"], ["coordinator"]):
                 done = subprocess.run([harness.LOCUM, *words, "--dir", disk.path / "job", "--nodes", "1", "--", BIN / "minimal"],
                                       capture_output=True, text=True)
-                self.assertEqual(done.returncode, 2, done.stderr)
-                self.assertIn(f"{disk.path}/job has not the 8 MiB", done.stderr)
-                self.assertIn("free space there, or choose another --dir", done.stderr)
+                self.assertEqual(done.returncode, 1, done.stderr)
+                self.assertIn(f"the disk of {disk.path}/job is full: it has not the 8 MiB", done.stderr)
+                self.assertIn(f"free space in {disk.path}/job", done.stderr)
                 self.assertEqual(list(disk.path.iterdir()), [])
 
     def test_full_while_a_node_is_lost(self):

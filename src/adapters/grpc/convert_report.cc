@@ -186,11 +186,12 @@ void Put(const WorkerReport& in, wire::WorkerReport* out) {
     out->mutable_exit()->set_log_tail(Clean(in.exit->log_tail));
   }
   Put(in.state, out->mutable_state());
-  out->set_log(Clean(in.log));
+  out->set_log(in.log);
   out->set_log_offset(in.log_offset);
-  out->set_step_log(Clean(in.step_log));
+  out->set_step_log(in.step_log);
   out->set_stuck(in.stuck);
   out->set_waits(in.waits);
+  out->set_joined(in.joined);
 }
 
 void Take(const wire::WorkerReport& in, WorkerReport* out, WireCheck& check) {
@@ -209,6 +210,7 @@ void Take(const wire::WorkerReport& in, WorkerReport* out, WireCheck& check) {
   out->step_log = check.Text(in.step_log(), "worker.step_log");
   out->stuck = in.stuck();
   out->waits = in.waits();
+  out->joined = in.joined();
 }
 
 wire::NodeHello ToWire(const NodeHello& in) {
@@ -224,7 +226,7 @@ wire::NodeHello ToWire(const NodeHello& in) {
   out.set_agent_pid(in.agent_pid);
   out.set_term(in.term.value);
   out.set_slots(in.slots);
-  out.set_dir(Clean(in.dir));
+  out.set_dir(in.dir);
   out.set_cluster(in.cluster.value);
   return out;
 }

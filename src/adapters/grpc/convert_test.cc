@@ -29,6 +29,7 @@ class Maker {
   Incarnation Inc() { return Incarnation(Any()); }
   Incarnation LiveInc() { return Incarnation(1 + Upto(UINT64_MAX - 1)); }
   std::string Text() { return random_.OneIn(4) ? "" : std::string(Upto(20), 'a') + "\xc3\xa9 \"x\""; }
+  std::string Path() { return "/\xff\xfe " + Text(); }
   std::string Name() { return "node-" + std::to_string(random_.Below(1000)); }
   template <class E>
   E Enum(E last) {
@@ -68,7 +69,8 @@ class Maker {
     return s;
   }
   WorkerReport Worker() {
-    WorkerReport r{AnySlot(), Inc(), Pid(), Enum(WorkerLife::kExited), {}, State(), Text(), Any(), Text()};
+    WorkerReport r{AnySlot(), Inc(), Pid(), Enum(WorkerLife::kExited), {}, State(), Path(), Any(), Path()};
+    r.joined = Bool();
     r.stuck = Bool();
     r.waits = Bool();
     if (Bool()) r.exit = WorkerExit{static_cast<int32_t>(Any()), Pid(), Bool(), Text(), Text()};
@@ -84,7 +86,7 @@ class Maker {
             LiveInc(),   LiveInc(),
             Pid(),       Pid(),
             Term(Any()), static_cast<uint32_t>(Upto(kMaxWorkersPerNode)),
-            Text()};
+            Path()};
   }
   NodeReport Report() {
     NodeReport r{Term(Any()), Any(), {}, AnyUsage()};
@@ -176,7 +178,7 @@ TEST(Convert, OrderAndWelcome_ComeBack) {
               make.Text(),
               make.Inc(),
               make.Inc(),
-              {"a", "", make.Text()},
+              {"a", "", make.Path()},
               3,
               make.Any(),
               Duration(make.Ns()),
@@ -213,7 +215,7 @@ TEST(Convert, View_ComesBack) {
                         {make.Worker()}});
     in.alarms.push_back({"node_silent", make.Name(), make.Text(), Duration(make.Ns())});
     in.ranks.push_back(
-        {Rank(3), "", make.AnySlot(), make.Inc(), make.Pid(), make.AnyStep(), make.Text(), make.Text(), make.Any()});
+        {Rank(3), "", make.AnySlot(), make.Inc(), make.Pid(), make.AnyStep(), make.Path(), make.Path(), make.Any()});
     auto out = FromWire(ToWire(in));
     ASSERT_TRUE(out.ok()) << seed << ": " << out.status().message();
     // What came back goes out as the same bytes.
@@ -222,6 +224,7 @@ TEST(Convert, View_ComesBack) {
     EXPECT_EQ(in.phase, out->phase);
     EXPECT_EQ(in.alarms, out->alarms);
     EXPECT_EQ(in.ranks[0].log_offset, out->ranks[0].log_offset);
+    EXPECT_EQ(in.ranks[0].log, out->ranks[0].log);
   }
 }
 
@@ -251,7 +254,7 @@ TEST(Convert, EveryEvent_ComesBack) {
 TEST(Convert, StoredState_ComesBack) {
   PersistentState in;
   in.spec.job = "j";
-  in.spec.command = {"a", "b"};
+  in.spec.command = {"a", "b", "\xff\xfe"};
   in.spec.nodes = 4;
   in.spec.timeouts.hang = std::chrono::seconds(9);
   in.spec.limits = {1, 2, std::chrono::seconds(3)};

@@ -37,8 +37,8 @@ wire::ClusterView ToWire(const ClusterView& in) {
     r->set_worker(rank.worker.value);
     r->set_worker_pid(rank.worker_pid);
     r->set_step(rank.step.value);
-    r->set_log(Clean(rank.log));
-    r->set_step_log(Clean(rank.step_log));
+    r->set_log(rank.log);
+    r->set_step_log(rank.step_log);
     r->set_log_offset(rank.log_offset);
   }
   for (const AlarmView& alarm : in.alarms) {

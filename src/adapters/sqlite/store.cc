@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "adapters/sqlite/directory.h"
 #include "adapters/sqlite/statement.h"
 #include "base/word.h"
 
@@ -144,6 +145,7 @@ Status Store::Check(bool may_create) {
 }
 
 Result<std::unique_ptr<Store>> Store::Open(const std::string& dir) {
+  LOCUM_RETURN_IF_ERROR(CheckPathLength(dir));
   std::string path = dir + "/" + kStoreFile;
   auto db = OpenFile(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
   if (!db.ok()) return db.status();
@@ -154,6 +156,7 @@ Result<std::unique_ptr<Store>> Store::Open(const std::string& dir) {
 }
 
 Result<std::unique_ptr<Store>> Store::OpenToRead(const std::string& dir) {
+  LOCUM_RETURN_IF_ERROR(CheckPathLength(dir));
   std::string path = dir + "/" + kStoreFile;
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) return Unavailable(dir + " holds no job (" + path + " does not exist)");

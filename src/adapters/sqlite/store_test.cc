@@ -213,7 +213,7 @@ TEST(Directory, NoRoom_IsRefusedWithWhereAndWhatToDo) {
   }
   EXPECT_FALSE(status.ok());
   EXPECT_THAT(status.message(), HasSubstr(dir.path));
-  EXPECT_THAT(status.message(), HasSubstr("free space there, or choose another --dir"));
+  EXPECT_THAT(status.message(), HasSubstr("is full: it has not the 8 MiB"));
   EXPECT_TRUE(std::filesystem::is_empty(dir.path));
 }
 
