@@ -28,21 +28,23 @@ std::vector<std::string> FuzzSeeds() {
   worker.state.holding = {true, Generation(3), Step(9)};
   worker.exit = WorkerExit{1, 9, true, "killed", "tail"};
   wire::FromAgent hello, ready, report;
-  *hello.mutable_hello() =
-      ToWire(NodeHello{"node-1", 1, "0.1.0", "j", "::1", Incarnation(1), Incarnation(2), 3, 4, Term(5), 6, "/d"});
+  *hello.mutable_hello() = ToWire(NodeHello{"node-1", 1, "0.1.0", "j", Incarnation(9), "::1", Incarnation(1),
+                                            Incarnation(2), 3, 4, Term(5), 6, "/d"});
   *ready.mutable_ready() =
       ToWire(Slot(1), Incarnation(7), {1, "0.1.0", "isa=x\n", {{"w", 10, "all"}}, 7, 100, "::1:9"});
-  *report.mutable_report() = ToWire(NodeReport{Term(1), 2, {worker}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}});
+  *report.mutable_report() = ToWire(NodeReport{Term(1), 2, {worker}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, true});
   WorkerOrder order;
   order.worker = Incarnation(5);
   order.mode = Mode::kRun;
   order.rank = Rank(1);
   order.peers = {{Rank(0), Incarnation(4), "127.0.0.1:1"}};
   wire::ToAgent welcome, down;
-  *welcome.mutable_welcome() = ToWire(Welcome{Term(1), "j", Incarnation(2), {"a", "b"}, 2, 3, Duration(4)});
-  *down.mutable_order() = ToWire(NodeOrder{Term(1), 2, {order}, true, "why"});
+  *welcome.mutable_welcome() =
+      ToWire(Welcome{Term(1), "j", Incarnation(2), Incarnation(3), {"a", "b"}, 2, 3, Duration(4)});
+  *down.mutable_order() = ToWire(NodeOrder{Term(1), 2, {order}, true, true, "why"});
   ClusterView view;
   view.job = "j";
+  view.alarms.push_back({"no_spare", "", "text", Duration(5)});
   view.nodes.push_back({"node-1", NodeState::kHealthy, Role::kActive, true, "::1", 1, 2, {}, "", {worker}});
   view.ranks.push_back({Rank(0), "node-1", Slot(0), Incarnation(5), 6, Step(7), "/l", "/s", 8});
   wire::StatusReply status;

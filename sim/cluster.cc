@@ -4,12 +4,6 @@
 
 namespace locum::sim {
 
-namespace {
-
-constexpr Duration Ms(int64_t ms) { return std::chrono::milliseconds(ms); }
-
-}  // namespace
-
 Cluster::Cluster(JobSpec spec, Options options) : spec_(std::move(spec)), options_(options), random_(options.seed) {
   values_.push_back(Mix64(spec_.seed + 1));
   StartCoordinator();
@@ -65,6 +59,16 @@ bool Cluster::StateLost() const {
   });
 }
 
+uint32_t Cluster::StateHolders() const {
+  std::set<std::string> holders;
+  for (const auto& w : all_workers_) {
+    const bool holds =
+        w->alive && w->state.word.generation == newest_running_ && w->state.word.state != WordState::kTorn;
+    if (holds && w->node->up && !w->node->Unreached()) holders.insert(w->node->name);
+  }
+  return static_cast<uint32_t>(holders.size());
+}
+
 std::string Cluster::Describe() const {
   std::string text;
   for (const auto& [name, node] : nodes_) {
@@ -93,10 +97,12 @@ void Cluster::Violation(const std::string& what) {
 
 void Cluster::StartCoordinator() {
   LOCUM_CHECK(!core_);
-  term_ = term_.Next();
+  store_fails_ = false;  // else it would not start
+  term_ = stored_ ? stored_->term.Next() : Term(1);
   std::optional<PersistentState> stored;
   if (stored_) stored = *stored_;
-  core_ = std::make_unique<Coordinator>(spec_, term_, Incarnation(random_.Next()), stored);
+  const Incarnation cluster = stored ? stored->cluster : Incarnation(random_.Next());
+  core_ = std::make_unique<Coordinator>(spec_, term_, cluster, stored);
   ++core_epoch_;
   wake_ = kNever;
   Deliver(Tick{});
@@ -107,6 +113,8 @@ void Cluster::KillCoordinator() {
   core_.reset();
   ++core_epoch_;
   held_.clear();
+  withheld_ = Withheld();
+  store_told_ = false;
   paused_until_ = Time{};
   for (auto& [name, node] : nodes_) DropStream(node, false);
 }
@@ -124,11 +132,24 @@ void Cluster::PauseCoordinator(Duration duration) {
   });
 }
 
-Status Cluster::Failback(const std::string& name) {
+Status Cluster::Ask(const std::function<Event(uint64_t)>& make) {
   if (!core_) return Unavailable("no coordinator");
   const uint64_t request = ++next_request_;
-  Deliver(FailbackRequested{request, name});
+  Deliver(make(request));
   return answers_.count(request) ? answers_[request] : Unavailable("the coordinator does not answer now");
+}
+
+Status Cluster::Failback(const std::string& name) {
+  return Ask([&](uint64_t request) { return FailbackRequested{request, name}; });
+}
+
+Status Cluster::Adopt() {
+  return Ask([](uint64_t request) { return AdoptRequested{request}; });
+}
+
+void Cluster::LoseDatabase() {
+  LOCUM_CHECK(!core_);
+  stored_.reset();
 }
 
 void Cluster::Deliver(const Event& event) {
@@ -137,245 +158,77 @@ void Cluster::Deliver(const Event& event) {
     held_.push_back(event);
     return;
   }
+  if (const auto* lost = std::get_if<NodeLost>(&event)) withheld_.Forget(lost->stream);
   Execute(core_->Step(event, now_));
+  if (withheld_.waits() && !store_told_) {
+    store_told_ = true;
+    Deliver(StoreChanged{"disk full", true});
+  }
+}
+
+void Cluster::FailStore() { store_fails_ = true; }
+
+void Cluster::MendStore() {
+  if (now_ < paused_until_) return After(paused_until_ - now_, [this] { MendStore(); });
+  store_fails_ = false;
+  if (!core_ || !withheld_.waits()) return;
+  stored_ = withheld_.state();
+  for (const WithheldAction& a : withheld_.Release()) Execute(a.action);
+  if (std::exchange(store_told_, false)) Deliver(StoreChanged{"", false});
 }
 
 void Cluster::Execute(const std::vector<Action>& actions) {
   for (const Action& action : actions) {
-    if (const auto* a = std::get_if<Persist>(&action)) {
-      stored_ = a->state;
-    } else if (const auto* welcome = std::get_if<SendWelcome>(&action)) {
-      SimNode& node = nodes_.at(streams_.at(welcome->stream));
-      After(Hop(), [this, &node, w = *welcome] {
-        if (node.stream != w.stream || node.cut) return;
-        node.welcomed = true;
-        node.term = w.welcome.term;
-        node.job = w.welcome.job;
-        SendReport(node);
-      });
-    } else if (const auto* refuse = std::get_if<RefuseNode>(&action)) {
-      SimNode& node = nodes_.at(streams_.at(refuse->stream));
-      if (node.stream == refuse->stream) node.stream = 0;
-    } else if (const auto* order = std::get_if<SendOrder>(&action)) {
-      SimNode& node = nodes_.at(streams_.at(order->stream));
-      // Streams keep their order: a later message never overtakes, so all hops of one stream take the same time.
-      After(std::chrono::microseconds(300), [this, &node, o = *order] {
-        if (node.stream == o.stream && !node.cut && node.agent) TakeOrder(node, o.order);
-      });
-    } else if (const auto* note = std::get_if<Note>(&action)) {
-      notes_.push_back({now_, *note});
-    } else if (const auto* wake = std::get_if<WakeAt>(&action)) {
-      if (wake->when < wake_) {
-        wake_ = wake->when;
-        After(std::max(Duration(0), wake->when - now_), [this, when = wake->when, epoch = core_epoch_] {
-          if (epoch != core_epoch_ || wake_ != when) return;
-          wake_ = kNever;
-          Deliver(Tick{});
-        });
-      }
-    } else if (const auto* answer = std::get_if<Answer>(&action)) {
-      answers_[answer->request] = answer->status;
-    } else if (const auto* end = std::get_if<EndJob>(&action)) {
-      ended_ = true;
-      exit_status_ = end->exit_status;
+    const bool wake = std::holds_alternative<WakeAt>(action);
+    if (!wake && (withheld_.waits() || (store_fails_ && std::holds_alternative<Persist>(action)))) {
+      withheld_.Take(action, now_);
+    } else {
+      Execute(action);
     }
   }
 }
 
-// ---- Nodes --------------------------------------------------------------------------------------------------
-
-void Cluster::StartNode(const std::string& name) {
-  SimNode& node = nodes_.at(name);
-  LOCUM_CHECK(!node.up);
-  node.up = node.agent = true;
-  node.keeper = Incarnation(random_.Next());
-  node.agent_id = Incarnation(random_.Next());
-  node.job.clear();
-  node.term = Term();
-  node.workers.clear();
-  ++node.epoch;
-  After(Delay(Ms(20)), [this, &node, epoch = node.epoch] {
-    if (node.epoch == epoch) Connect(node);
-  });
-  Heartbeat(name, node.epoch);
-}
-
-void Cluster::Heartbeat(const std::string& name, uint64_t epoch) {
-  After(spec_.timeouts.heartbeat, [this, name, epoch] {
-    SimNode& node = nodes_.at(name);
-    if (node.epoch != epoch) return;
-    if (node.agent && node.stream == 0 && !node.connecting) Connect(node);
-    SendReport(node);
-    Heartbeat(name, epoch);
-  });
-}
-
-void Cluster::Connect(SimNode& node) {
-  if (!core_ || node.cut || !node.agent || node.stream != 0) return;
-  node.stream = ++next_stream_;
-  node.welcomed = false;
-  streams_[node.stream] = node.name;
-  NodeHello hello;
-  hello.name = node.name;
-  hello.protocol = kProtocolVersion;
-  hello.version = kVersion;
-  hello.job = node.job;
-  hello.address = "10.0.0.1";
-  hello.keeper = node.keeper;
-  hello.agent = node.agent_id;
-  hello.term = node.term;
-  After(std::chrono::microseconds(300), [this, &node, hello, stream = node.stream] {
-    if (node.stream == stream) Deliver(NodeConnected{stream, hello});
-  });
-}
-
-void Cluster::DropStream(SimNode& node, bool tell) {
-  const StreamId stream = node.stream;
-  node.stream = 0;
-  node.welcomed = false;
-  if (stream == 0 || !tell) return;
-  After(Hop(), [this, stream] { Deliver(NodeLost{stream, "connection reset"}); });
-}
-
-void Cluster::KillNode(const std::string& name) {
-  SimNode& node = nodes_.at(name);
-  LOCUM_CHECK(node.up);
-  node.up = node.agent = false;
-  ++node.epoch;
-  DropStream(node, !node.cut);
-  for (auto& [slot, worker] : node.workers) {
-    if (!worker->alive) continue;
-    worker->alive = false;
-    ++worker->activity;
-    if (!node.cut) BreakPeers(*worker);
-  }
-  node.workers.clear();
-}
-
-void Cluster::KillAgent(const std::string& name) {
-  SimNode& node = nodes_.at(name);
-  node.agent = false;
-  DropStream(node, !node.cut);
-  After(Delay(Ms(60)), [this, &node, epoch = node.epoch] {
-    if (node.epoch != epoch) return;
-    node.agent = true;
-    node.agent_id = Incarnation(random_.Next());
-    node.term = Term();
-    Connect(node);
-  });
-}
-
-void Cluster::CutLink(const std::string& name) { nodes_.at(name).cut = true; }
-
-void Cluster::HealLink(const std::string& name) {
-  SimNode& node = nodes_.at(name);
-  node.cut = false;
-  // What was sent in between is lost with the connection.
-  DropStream(node, true);
-  for (auto& [key, collective] : collectives_) TryComplete(key.first, collective);
-  for (const auto& worker : all_workers_) BreakIfPeerDead(worker);
-}
-
-void Cluster::KillWorker(Rank rank) {
-  for (const auto& worker : all_workers_) {
-    if (!worker->alive || worker->rank != rank) continue;
-    const auto placed = View().ranks;
-    if (rank.value < placed.size() && placed[rank.value].worker != worker->id) continue;
-    EndWorker(*worker, "killed by SIGKILL", 9, false);
-    return;
-  }
-}
-
-void Cluster::TearWorker(Rank rank) {
-  for (const auto& worker : all_workers_) {
-    if (worker->alive && worker->rank == rank) worker->tear_next = true;
-  }
-}
-
-void Cluster::StopWorker(Rank rank) {
-  for (const auto& worker : all_workers_) {
-    if (worker->alive && worker->rank == rank) worker->stop_next = true;
-  }
-}
-
-void Cluster::HangWorker(Rank rank) {
-  for (const auto& worker : all_workers_) {
-    if (!worker->alive || worker->rank != rank) continue;
-    ++worker->activity;
-    worker->state.position = Position::kComputing;
-  }
-}
-
-void Cluster::SpoilWorker(Rank rank) {
-  for (const auto& worker : all_workers_) {
-    if (worker->alive && worker->rank == rank) worker->value ^= 1;
-  }
-}
-
-void Cluster::SendReport(SimNode& node) {
-  if (!node.agent || node.stream == 0 || !node.welcomed || node.cut) return;
-  NodeReport report;
-  report.term = node.term;
-  report.order = node.order.sequence;
-  std::vector<WorkerReady> ready;
-  for (const auto& [slot, worker] : node.workers) {
-    WorkerReport r;
-    r.slot = slot;
-    r.worker = worker->id;
-    r.pid = 1;
-    r.exit = worker->exit;
-    r.life = !worker->alive ? WorkerLife::kExited : worker->ready ? WorkerLife::kReady : WorkerLife::kStarting;
-    r.state = worker->state;
-    r.state.rank = worker->rank;
-    report.workers.push_back(r);
-    if (worker->ready) {
-      JoinInfo info;
-      info.protocol = kProtocolVersion;
-      info.library = kVersion;
-      info.shards = {{"state", 8, "all"}};
-      info.total_steps = options_.steps;
-      info.data_address = ToHex(worker->id.value);
-      ready.push_back({node.stream, slot, worker->id, info});
-    }
-  }
-  After(std::chrono::microseconds(300), [this, &node, stream = node.stream, report, ready] {
-    if (node.cut || node.stream != stream) return;
-    for (const WorkerReady& r : ready) Deliver(r);
-    Deliver(NodeReported{stream, report});
-  });
-}
-
-void Cluster::TakeOrder(SimNode& node, const NodeOrder& order) {
-  if (order.term < node.term) return;
-  node.term = order.term;
-  node.order = order;
-  if (order.shutdown) {
-    for (auto& [slot, worker] : node.workers) {
-      if (worker->alive) EndWorker(*worker, "stopped", 15, true);
-    }
-    node.up = node.agent = false;
-    ++node.epoch;
-    DropStream(node, true);
-    return;
-  }
-  for (const WorkerOrder& o : order.workers) {
-    auto& worker = node.workers[o.slot];
-    if (worker && worker->id == o.retire) {
-      if (worker->alive) EndWorker(*worker, "stopped", 15, true);
-      worker.reset();
-    }
-    if (!worker && o.run) StartWorker(node, o.slot);
-    if (!worker) {
-      node.workers.erase(o.slot);
-      continue;
-    }
-    if (worker->id != o.worker || !worker->alive || worker->order == o) continue;
-    worker->order = o;
-    After(Delay(std::chrono::microseconds(50)), [this, w = worker] {
-      if (w->alive && w->ready) Apply(w);
+void Cluster::Execute(const Action& action) {
+  if (const auto* a = std::get_if<Persist>(&action)) {
+    stored_ = a->state;
+  } else if (const auto* welcome = std::get_if<SendWelcome>(&action)) {
+    SimNode& node = nodes_.at(streams_.at(welcome->stream));
+    After(Hop(), [this, &node, w = *welcome] {
+      if (node.stream != w.stream || node.cut) return;
+      const Incarnation ours = TrainsFor(node);
+      if (ours != Incarnation() && ours != w.welcome.cluster && ours != w.welcome.adopts) return;
+      node.welcomed = true;
+      node.cluster = w.welcome.cluster;
+      node.term = w.welcome.term;
+      node.job = w.welcome.job;
+      SendReport(node);
     });
+  } else if (const auto* refuse = std::get_if<RefuseNode>(&action)) {
+    SimNode& node = nodes_.at(streams_.at(refuse->stream));
+    if (node.stream == refuse->stream) node.stream = 0;
+  } else if (const auto* order = std::get_if<SendOrder>(&action)) {
+    SimNode& node = nodes_.at(streams_.at(order->stream));
+    // Streams keep their order: a later message never overtakes, so all hops of one stream take the same time.
+    After(std::chrono::microseconds(300), [this, &node, o = *order] {
+      if (node.stream == o.stream && !node.cut && node.agent) TakeOrder(node, o.order);
+    });
+  } else if (const auto* note = std::get_if<Note>(&action)) {
+    notes_.push_back({now_, *note});
+  } else if (const auto* wake = std::get_if<WakeAt>(&action)) {
+    if (wake->when < wake_) {
+      wake_ = wake->when;
+      After(std::max(Duration(0), wake->when - now_), [this, when = wake->when, epoch = core_epoch_] {
+        if (epoch != core_epoch_ || wake_ != when) return;
+        wake_ = kNever;
+        Deliver(Tick{});
+      });
+    }
+  } else if (const auto* answer = std::get_if<Answer>(&action)) {
+    answers_[answer->request] = answer->status;
+  } else if (const auto* end = std::get_if<EndJob>(&action)) {
+    ended_ = true;
+    exit_status_ = end->exit_status;
   }
-  SendReport(node);
 }
 
 std::shared_ptr<Cluster::Worker> Cluster::Find(Incarnation id) {

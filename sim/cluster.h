@@ -19,6 +19,7 @@
 
 #include "base/random.h"
 #include "core/coordinator.h"
+#include "core/withheld.h"
 
 namespace locum::sim {
 
@@ -47,17 +48,27 @@ class Cluster {
 
   // What is done to the cluster. Names are those of nodes ("node-0" ...); an unknown one is a check failure.
   void StartNode(const std::string& name);
+  void AddNode(const std::string& name);    // one more, and starts it
   void KillNode(const std::string& name);   // keeper, agent, workers; connections are reset
   void KillAgent(const std::string& name);  // the keeper starts it again
   void KillWorker(Rank rank);
-  void TearWorker(Rank rank);             // its next update fails half-way
-  void StopWorker(Rank rank);             // it decides by itself that the state it holds is the last
-  void HangWorker(Rank rank);             // its trainer does nothing any more; the library answers
-  void SpoilWorker(Rank rank);            // its state is changed behind everyone's back
-  void CutLink(const std::string& name);  // silent: nothing arrives, nothing is reset
-  void HealLink(const std::string& name);
+  void ExitWorker(Rank rank, int status);      // by its own doing, while it computes
+  void FailProgram(Rank rank, uint64_t step);  // from now on whoever has this rank exits in this step
+  void LeaveNode(const std::string& name);     // its agent is told to end
+  void StickWorker(Rank rank);                 // it is killed, and the kernel does not let it end
+  void TearWorker(Rank rank);                  // its next update fails half-way
+  void StopWorker(Rank rank);                  // it decides by itself that the state it holds is the last
+  void HangWorker(Rank rank);                  // its trainer does nothing any more; the library answers
+  void SpoilWorker(Rank rank);                 // its state is changed behind everyone's back
+  void CutLink(const std::string& name);       // silent: nothing arrives, nothing is reset
+  void HealLink(const std::string& name);      // of either
+  void CutPeers(const std::string& name);
   void KillCoordinator();
   void StartCoordinator();
+  void LoseDatabase();  // while no coordinator runs
+  void FailStore();     // nothing can be persisted
+  void MendStore();
+  Status Adopt();
   void PauseCoordinator(Duration duration);
   Status Failback(const std::string& name);
 
@@ -67,14 +78,17 @@ class Cluster {
   uint64_t made() const { return fully_committed_; }
   int exit_status() const { return exit_status_; }
   ClusterView View() const { return core_->View(); }
+  bool store_fails() const { return store_fails_; }
   bool coordinator_up() const { return core_ != nullptr; }
   const std::vector<TimedNote>& notes() const { return notes_; }
   const std::vector<std::string>& violations() const { return violations_; }
-  bool StateLost() const;        // no live worker holds a state that counts
-  std::string Describe() const;  // every node and worker, for a person
+  uint32_t StateHolders() const;  // reachable nodes with a live worker that does
+  bool StateLost() const;         // no live worker holds a state that counts
+  std::string Describe() const;   // every node and worker, for a person
   std::vector<std::string> NodeNames() const;
   bool NodeUp(const std::string& name) const { return nodes_.at(name).up; }
-  bool LinkCut(const std::string& name) const { return nodes_.at(name).cut; }
+  bool Stuck(const std::string& name) const;
+  bool LinkCut(const std::string& name) const { return nodes_.at(name).Unreached(); }
   Random& random() { return random_; }
 
  private:
@@ -82,16 +96,22 @@ class Cluster {
   struct SimNode {
     std::string name;
     bool up = false;
-    bool cut = false;
+    bool cut = false;    // from everyone
+    bool apart = false;  // from its peers; the coordinator hears it
+    bool Unreached() const { return cut || apart; }
     bool agent = false;
     bool connecting = false;
     StreamId stream = 0;  // 0: not connected
     bool welcomed = false;
     Incarnation keeper, agent_id;
     Term term;
+    Incarnation cluster;
+    bool leaving = false;
     std::string job;
     std::map<Slot, std::shared_ptr<Worker>> workers;
     NodeOrder order;
+    Time reported_at{};
+    bool reported_waiting = false;
     uint64_t epoch = 0;  // grows with each start and kill; late callbacks of an older one do nothing
   };
   struct Worker {
@@ -108,6 +128,8 @@ class Cluster {
     bool tear_next = false;
     bool stop_next = false;
     bool pulling = false;
+    bool stuck = false;
+    Time collective_since{};
     Generation group;  // the generation the trainer thinks it is in: that of its last NextStep
     Rank rank = kNoRank;
     std::vector<Peer> peers;
@@ -129,13 +151,17 @@ class Cluster {
   Duration Hop() { return Delay(std::chrono::microseconds(300)); }
   void Deliver(const Event& event);
   void Execute(const std::vector<Action>& actions);
+  void Execute(const Action& action);
   void Connect(SimNode& node);
   void DropStream(SimNode& node, bool tell);
   void SendReport(SimNode& node);
+  bool Waits(const Worker& worker) const;
   void Heartbeat(const std::string& name, uint64_t epoch);
   void TakeOrder(SimNode& node, const NodeOrder& order);
   void StartWorker(SimNode& node, Slot slot);
-  void EndWorker(Worker& worker, const std::string& what, int signal, bool by_order);
+  void EndWorker(Worker& worker, WorkerExit exit);
+  Incarnation TrainsFor(const SimNode& node) const;
+  Status Ask(const std::function<Event(uint64_t)>& make);
   void Apply(const std::shared_ptr<Worker>& worker);
   void Freeze(const std::shared_ptr<Worker>& worker);
   void Recover(const std::shared_ptr<Worker>& worker);
@@ -168,6 +194,8 @@ class Cluster {
   Term term_;
   Time paused_until_{};
   std::vector<Event> held_;  // arrived while the coordinator paused
+  Withheld withheld_;
+  bool store_fails_ = false, store_told_ = false;
   uint64_t core_epoch_ = 0;
   Time wake_ = kNever;
   StreamId next_stream_ = 0;
@@ -177,6 +205,8 @@ class Cluster {
   std::map<uint64_t, std::map<Rank, Generation>> committed_;  // step -> which ranks made it, and when last
   Generation newest_running_;
   uint64_t fully_committed_ = 0;
+  Rank failing_rank_ = kNoRank;
+  uint64_t failing_step_ = 0;
   bool ended_ = false;
   int exit_status_ = 0;
   std::vector<TimedNote> notes_;

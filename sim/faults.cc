@@ -1,6 +1,7 @@
 #include "sim/faults.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace locum::sim {
 
@@ -20,7 +21,16 @@ class Run {
       lost_all_ |= cluster_.StateLost();
     }
     Heal();
-    const bool finished = cluster_.RunUntil([&] { return cluster_.ended(); }, std::chrono::seconds(600));
+    lost_all_ |= cluster_.StateLost();
+    bool finished = false;
+    for (int minute = 0; minute < 10 && !finished; ++minute) {
+      cluster_.RunFor(std::chrono::seconds(2));
+      if (!cluster_.ended()) (void)cluster_.Adopt();
+      const bool waits = !cluster_.ended() && cluster_.coordinator_up() &&
+                         cluster_.View().waiting_for.find("a spare") != std::string::npos;
+      if (minute == 1 && waits) cluster_.AddNode("node-added");  // what status asks for
+      finished = cluster_.RunUntil([&] { return cluster_.ended(); }, std::chrono::seconds(58));
+    }
     result_.generations = cluster_.coordinator_up() ? cluster_.View().generation.value : 0;
     result_.notes = cluster_.notes();
     if (!cluster_.violations().empty()) {
@@ -28,7 +38,9 @@ class Run {
     } else if (!finished) {
       result_.what = "the job has not ended: " + std::string(JobPhaseName(cluster_.View().phase)) + ", waiting for '" +
                      cluster_.View().waiting_for + "'\n" + cluster_.Describe();
-    } else if (cluster_.exit_status() != 0 && !lost_all_ && !Finishing()) {
+    } else if (cluster_.exit_status() != 0 && cluster_.exit_status() != kExitProgramFault && !lost_all_ &&
+               !Finishing()) {
+      // What is torn, and what exits by itself, may happen to one rank twice in a row.
       result_.what = "the job failed: " + cluster_.View().reason;
     } else {
       result_.ok = true;
@@ -46,6 +58,9 @@ class Run {
     spec.spares = static_cast<uint32_t>(r.Below(3));
     spec.workers_per_node = static_cast<uint32_t>(1 + r.Below(2));
     spec.seed = seed;
+    spec.timeouts.hang = std::chrono::seconds(3);
+    spec.limits.restarts = static_cast<uint32_t>(r.Below(8));
+    spec.limits.recoveries = 1000;
     return spec;
   }
   static Options Settings(uint64_t seed) {
@@ -58,14 +73,7 @@ class Run {
     return options;
   }
 
-  // Nodes whose workers hold the job's state now.
-  uint32_t Holders() const {
-    std::set<std::string> holders;
-    for (const RankView& rank : cluster_.View().ranks) {
-      if (!rank.node.empty() && cluster_.NodeUp(rank.node) && !cluster_.LinkCut(rank.node)) holders.insert(rank.node);
-    }
-    return static_cast<uint32_t>(holders.size());
-  }
+  uint32_t Holders() const { return cluster_.StateHolders(); }
 
   void Fault() {
     ++result_.faults;
@@ -74,7 +82,9 @@ class Run {
     const bool up = cluster_.coordinator_up();
     // Killing the last copy is a loss that no one can mend; the script tests cover it.
     const bool running = up && cluster_.View().phase == JobPhase::kRunning && Holders() >= 2;
-    switch (random_.Below(10)) {
+    if (up && cluster_.View().phase == JobPhase::kGathering) (void)cluster_.Adopt();
+    const Rank rank = up ? RandomRank() : Rank(0);
+    switch (random_.Below(16)) {
       case 0:
       case 1:
         if (running && cluster_.NodeUp(name)) cluster_.KillNode(name);
@@ -83,10 +93,11 @@ class Run {
         if (!cluster_.NodeUp(name)) cluster_.StartNode(name);
         break;
       case 3:
-        if (running && random_.OneIn(2)) cluster_.KillWorker(RandomRank());
+        if (running && random_.OneIn(2)) cluster_.KillWorker(rank);
         break;
       case 4:
-        if (running && !cluster_.LinkCut(name)) cluster_.CutLink(name);
+        if (!running || cluster_.LinkCut(name)) break;
+        random_.OneIn(3) ? cluster_.CutPeers(name) : cluster_.CutLink(name);
         break;
       case 5:
         if (cluster_.LinkCut(name)) cluster_.HealLink(name);
@@ -97,6 +108,7 @@ class Run {
       case 7:
         if (up && random_.OneIn(3)) {
           cluster_.KillCoordinator();
+          if (running && random_.OneIn(4)) cluster_.LoseDatabase();
         } else if (!up) {
           cluster_.StartCoordinator();
         }
@@ -106,6 +118,30 @@ class Run {
         break;
       case 9:
         if (up) (void)cluster_.Failback(name);
+        break;
+      case 10:
+        if (running && random_.OneIn(2)) cluster_.TearWorker(rank);
+        break;
+      case 11:
+        // Twice by the same rank on two nodes is the program's own fault, and ends the job.
+        if (running && !std::exchange(exited_, true)) cluster_.ExitWorker(rank, static_cast<int>(random_.Below(2)));
+        break;
+      case 12:
+        // If all hang nobody waits, which looks like one slow step.
+        if (running && random_.OneIn(3) && !std::exchange(hung_, true)) cluster_.HangWorker(rank);
+        break;
+      case 13:
+        if (running && random_.OneIn(3)) cluster_.LeaveNode(name);
+        break;
+      case 14:
+        if (running && random_.OneIn(8)) cluster_.StickWorker(rank);
+        break;
+      case 15:
+        if (cluster_.store_fails()) {
+          cluster_.MendStore();
+        } else if (up && random_.OneIn(3)) {
+          cluster_.FailStore();
+        }
         break;
     }
   }
@@ -122,9 +158,12 @@ class Run {
   }
 
   void Heal() {
+    cluster_.RunFor(Ms(100));  // a node that was told to leave is gone by then
     if (!cluster_.coordinator_up() && !cluster_.ended()) cluster_.StartCoordinator();
+    cluster_.MendStore();
     for (const std::string& name : cluster_.NodeNames()) {
       if (cluster_.LinkCut(name)) cluster_.HealLink(name);
+      if (cluster_.NodeUp(name) && cluster_.Stuck(name)) cluster_.KillNode(name);  // rebooted by hand
       if (!cluster_.ended() && !cluster_.NodeUp(name)) cluster_.StartNode(name);
     }
   }
@@ -133,6 +172,8 @@ class Run {
   Cluster cluster_;
   RunResult result_;
   bool lost_all_ = false;
+  bool exited_ = false;
+  bool hung_ = false;
 };
 
 }  // namespace

@@ -29,11 +29,11 @@ void Cluster::StartWorker(SimNode& node, Slot slot) {
   });
 }
 
-void Cluster::EndWorker(Worker& worker, const std::string& what, int signal, bool by_order) {
+void Cluster::EndWorker(Worker& worker, WorkerExit exit) {
   worker.alive = false;
   ++worker.activity;
-  worker.exit = WorkerExit{0, signal, by_order, what, ""};
-  if (!worker.node->cut) BreakPeers(worker);
+  worker.exit = std::move(exit);
+  if (!worker.node->Unreached()) BreakPeers(worker);
   SimNode* node = worker.node;
   After(Us(200), [this, node] { SendReport(*node); });
 }
@@ -43,7 +43,7 @@ void Cluster::BreakPeers(const Worker& dead) {
   const Generation generation = dead.state.word.generation;
   for (const auto& worker : all_workers_) {
     if (!worker->alive || worker->id == dead.id || worker->state.word.generation != generation) continue;
-    if (worker->node->cut || dead.rank == kNoRank) continue;
+    if (worker->node->Unreached() || dead.rank == kNoRank) continue;
     After(Delay(Us(500)), [this, w = worker, generation] {
       if (!w->alive || w->state.word.generation != generation || w->state.position != Position::kInCollective) return;
       Break(w, "connection reset by peer");
@@ -54,9 +54,11 @@ void Cluster::BreakPeers(const Worker& dead) {
 void Cluster::Apply(const std::shared_ptr<Worker>& w) {
   const WorkerOrder& o = w->order;
   if (o.echo_nonce != 0 && w->state.echo.nonce != o.echo_nonce) {
-    After(Delay(Ms(5)), [this, w, nonce = o.echo_nonce] {
+    After(Delay(Ms(5)), [this, w, nonce = o.echo_nonce, id = o.echo_peer.worker] {
       if (!w->alive) return;
-      w->state.echo = {nonce, !w->node->cut, 1 << 20, 1000, w->node->cut ? "no answer" : ""};
+      const auto peer = Find(id);
+      const bool answers = peer && peer->alive && !peer->node->Unreached() && !w->node->Unreached();
+      w->state.echo = {nonce, answers, 1 << 20, 1000, answers ? "" : "no answer"};
       SendReport(*w->node);
     });
   }
@@ -74,7 +76,7 @@ void Cluster::Apply(const std::shared_ptr<Worker>& w) {
       if (w->state.done) {
         w->state.position = Position::kParked;
         After(Delay(Ms(5)), [this, w] {
-          if (w->alive) EndWorker(*w, "exit status 0", 0, false);
+          if (w->alive) EndWorker(*w, {0, 0, false, "exit status 0", ""});
         });
       }
       break;
@@ -153,7 +155,7 @@ void Cluster::Recover(const std::shared_ptr<Worker>& w) {
     if (!w->alive || w->order.generation != o.generation || w->state.frozen != o.generation) return;
     for (const Peer& source : o.sources) {
       const auto from = Find(source.worker);
-      if (!from || !from->alive || from->node->cut || w->node->cut) continue;
+      if (!from || !from->alive || from->node->Unreached() || w->node->Unreached()) continue;
       const Word word = from->state.word;
       if (word.state != WordState::kFrozen || word.step != o.recovery_step || from->pulling) continue;
       w->value = from->value;
@@ -210,6 +212,10 @@ void Cluster::BeginStep(const std::shared_ptr<Worker>& w) {
   }
   w->group = s.word.generation;
   s.position = Position::kComputing;
+  if (w->rank == failing_rank_ && s.word.step.value == failing_step_) {
+    EndWorker(*w, {3, 0, false, "exit status 3", ""});
+    return;
+  }
   After(Delay(options_.compute), [this, w, a = ++w->activity] {
     if (w->alive && w->activity == a) EnterCollective(w);
   });
@@ -218,6 +224,7 @@ void Cluster::BeginStep(const std::shared_ptr<Worker>& w) {
 void Cluster::EnterCollective(const std::shared_ptr<Worker>& w) {
   WorkerState& s = w->state;
   s.position = Position::kInCollective;
+  w->collective_since = now_;
   if (w->group != s.word.generation || s.word.state != WordState::kOpen) {
     // The group it computed for is gone: its connections are closed, the collective fails, NextStep follows.
     After(Delay(Us(500)), [this, w, a = w->activity] {
@@ -234,10 +241,10 @@ void Cluster::EnterCollective(const std::shared_ptr<Worker>& w) {
 
 // A dead peer resets the connection; an unreachable one says nothing.
 void Cluster::BreakIfPeerDead(const std::shared_ptr<Worker>& w) {
-  if (!w->alive || w->state.position != Position::kInCollective || w->node->cut) return;
+  if (!w->alive || w->state.position != Position::kInCollective || w->node->Unreached()) return;
   for (const Peer& peer : w->peers) {
     const auto other = Find(peer.worker);
-    if (!other || other->alive || other->node->cut) continue;
+    if (!other || other->alive || other->node->Unreached()) continue;
     After(Delay(Us(500)), [this, w, activity = w->activity] {
       if (w->alive && w->activity == activity) Break(w, "connection reset by peer");
     });
@@ -249,7 +256,7 @@ void Cluster::TryComplete(Generation generation, Collective& c) {
   if (c.complete || c.entered.size() < c.peers.size()) return;
   for (const auto& [id, member] : c.entered) {
     // What a cut link holds back arrives when it is healed.
-    if (member.first->node->cut || !member.first->alive || member.first->activity != member.second) return;
+    if (member.first->node->Unreached() || !member.first->alive || member.first->activity != member.second) return;
   }
   c.complete = true;
   if (generation < newest_running_)

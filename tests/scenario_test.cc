@@ -52,6 +52,29 @@ class Script {
       cluster_->KillAgent(what);
     } else if (command == "kill-rank") {
       cluster_->KillWorker(Rank(static_cast<uint32_t>(std::stoul(what))));
+    } else if (command == "exit-rank") {
+      int status = 0;
+      words >> status;
+      cluster_->ExitWorker(Rank(static_cast<uint32_t>(std::stoul(what))), status);
+    } else if (command == "fail-program") {
+      uint64_t step = 0;
+      words >> step;
+      cluster_->FailProgram(Rank(static_cast<uint32_t>(std::stoul(what))), step);
+    } else if (command == "leave-node") {
+      cluster_->LeaveNode(what);
+    } else if (command == "stick-rank") {
+      cluster_->StickWorker(Rank(static_cast<uint32_t>(std::stoul(what))));
+    } else if (command == "lose-database") {
+      cluster_->LoseDatabase();
+    } else if (command == "fail-store") {
+      cluster_->FailStore();
+    } else if (command == "mend-store") {
+      cluster_->MendStore();
+    } else if (command == "adopt") {
+      const Status status = cluster_->Adopt();
+      out_ += status.ok() ? "accepted\n" : "refused: " + status.message() + "\n";
+    } else if (command == "alarms") {
+      for (const AlarmView& a : cluster_->View().alarms) out_ += a.name + " " + a.node + ": " + a.text + "\n";
     } else if (command == "tear-rank") {
       cluster_->TearWorker(Rank(static_cast<uint32_t>(std::stoul(what))));
     } else if (command == "stop-rank") {
@@ -62,6 +85,8 @@ class Script {
       cluster_->SpoilWorker(Rank(static_cast<uint32_t>(std::stoul(what))));
     } else if (command == "cut-link") {
       cluster_->CutLink(what);
+    } else if (command == "cut-peers") {
+      cluster_->CutPeers(what);
     } else if (command == "heal-link") {
       cluster_->HealLink(what);
     } else if (command == "kill-coordinator") {
@@ -101,6 +126,7 @@ class Script {
       if (key == "nodes") spec.nodes = n;
       if (key == "spares") spec.spares = n;
       if (key == "per-node") spec.workers_per_node = n;
+      if (key == "worker-to-spare") spec.worker_to_spare = n != 0;
       if (key == "steps") options.steps = n;
       if (key == "compute-ms") options.compute = std::chrono::milliseconds(n);
     }

@@ -7,6 +7,11 @@
   torchrun    one worker of 4 killed, the same GPT, batch and threads, torchrun with a checkpoint at every step: from SIGKILL to
               the last rank's first commit after it, less an undisturbed step; at least 20 times faster
   migration   1 GB into touched memory, survivors parked: at least 80 % of an iperf3 stream
+  kinds       each kind of failure ten times, median and worst: worker restarted in place (at most 60 ms beside the program's
+              own start and the transfer), node killed, hang, coordinator and node together, link down without reset
+              (at most 1.5 s from the moment training stands still)
+  cost        without a failure: time of a step with Locum to without, in pairs; 95 % interval at most 1 %
+  idle        an agent with its keeper, a coordinator with 5 nodes: each at most 0.3 % of a core and 50 MB
   commit      10,000 empty updates: at most 20 us at p99, no system call
 
   ./dev bench failover [--kills N] [--only PART] [--json FILE] [--seed S]
@@ -27,6 +32,7 @@ import sys
 import tempfile
 import time
 
+import failover_kinds
 from locum_job import BIN, ROOT, last_commits, wait_for
 
 sys.path.insert(0, str(ROOT / "tests/integration"))
@@ -114,7 +120,9 @@ def step_time(commits):
 
 def locum_kill(rng):
     command = [BIN / "gpt", "--preset", "tiny", "--steps", 1000000, "--batch", 4, "--threads", 1]
-    with Cluster("--nodes", 4, "--spares", 1, "--grace", "1s", command=command) as cluster:
+    config = pathlib.Path(tempfile.mkdtemp(prefix="locum-bench-")) / "locum.toml"
+    config.write_text("[recovery]\nworker = \"spare\"\n")
+    with Cluster("--nodes", 4, "--spares", 1, "--grace", "1s", "--config", config, command=command) as cluster:
         cluster.wait_step(25)
         time.sleep(rng.random() * 0.5)
         status = cluster.status()
@@ -200,11 +208,16 @@ def main():
     parser = argparse.ArgumentParser(prog="./dev bench failover", description=__doc__,
                                      formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--kills", type=int, default=30)
-    parser.add_argument("--only", choices=["recovery", "torchrun", "migration", "commit"])
+    parser.add_argument("--only", choices=["recovery", "torchrun", "kinds", "cost", "idle", "migration", "commit"])
+    parser.add_argument("--times", type=int, default=10, help="of each kind")
+    parser.add_argument("--pairs", type=int, default=20)
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     parts = {"recovery": lambda: recovery(args), "torchrun": lambda: torchrun(args),
+             "kinds": lambda: failover_kinds.kinds(args, say, verdict),
+             "cost": lambda: failover_kinds.cost(args, say, results),
+             "idle": lambda: failover_kinds.idle(args, say, verdict),
              "migration": lambda: program("migration", "transfer_bench"), "commit": lambda: program("commit", "commit_bench")}
     for name, part in parts.items():
         if args.only in (None, name):

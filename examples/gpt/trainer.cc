@@ -4,6 +4,7 @@
 #include <xxhash.h>
 
 #include <atomic>
+#include <chrono>
 #include <cinttypes>
 #include <cmath>
 #include <cstdio>
@@ -61,6 +62,7 @@ class Trainer {
   double ComputeGradients(const Step& step);
   bool Connect(const Step& step, std::string* why);
   void Update(const Step& step);
+  void Count();
   void Introduce() const;
   void Report();
 
@@ -71,6 +73,9 @@ class Trainer {
   Text text_;
   State state_;
   Model model_;
+  // Steps that this process has committed, and when the first and the last of them were.
+  uint64_t counted_ = 0;
+  std::chrono::steady_clock::time_point counted_since_, counted_until_;
   // All gradients and the loss, in the layout of the parameters; what is reduced. Shared with a running collective.
   std::shared_ptr<float> bucket_;
   std::unique_ptr<Group> group_;
@@ -147,10 +152,17 @@ void Trainer::Update(const Step& step) {
   const double scale = std::min(1.0, kClipNorm / (norm + 1e-6)) / world;
   const bool committed = session_->Commit([&] { state_.Update(rule, step.step, bucket_.get(), scale); });
   const uint64_t now = step.step + 1;
+  if (committed) Count();
   if (committed && step.rank == 0 && (now == 1 || now % std::max<uint64_t>(flags_.steps / kReports, 1) == 0)) {
     std::printf("step %" PRIu64 " loss %.4f\n", now, bucket_.get()[state_.count()] / world);
     std::fflush(stdout);
   }
+}
+
+void Trainer::Count() {
+  const auto now = std::chrono::steady_clock::now();
+  if (counted_++ == 0) counted_since_ = now;
+  counted_until_ = now;
 }
 
 void Trainer::Run() {
@@ -197,6 +209,10 @@ void Trainer::Report() {
   const double bit = std::log(2.0);
   std::printf("held-out loss %.4f (%.3f bits per byte); the text's byte frequencies alone: %.4f (%.3f bits)\n", loss,
               loss / bit, entropy, entropy / bit);
+  if (counted_ > 1) {
+    std::printf("%" PRIu64 " steps after the first in %.6f s here\n", counted_ - 1,
+                std::chrono::duration<double>(counted_until_ - counted_since_).count());
+  }
   std::printf("sample:\n%s\n", Sample(model_, kPrompt, kSampleBytes, Mix(flags_.seed)).c_str());
   std::printf("final step=%" PRIu64 " loss=%.9g state=%016" PRIx64 "\n", flags_.steps, loss, state_.Hash());
   std::fflush(stdout);

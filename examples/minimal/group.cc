@@ -18,12 +18,12 @@ namespace {
 constexpr int kTickMs = 20;           // how often a wait looks whether it was aborted
 constexpr int kPatienceTicks = 3000;  // 60 s
 
-// Exactly `bytes` in or out; false when the connection breaks or `aborted` is set.
+// Exactly `bytes` in or out by `io`; false when the connection breaks or `aborted` is set.
 template <class Io>
 bool Move(int fd, char* data, size_t bytes, short events, const std::atomic<bool>& aborted, Io io) {
   for (int ticks = 0; bytes > 0;) {
     if (aborted) return false;
-    const ssize_t n = io(fd, data, bytes);
+    const ssize_t n = io(data, bytes);
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) return false;
     if (n > 0) {
       data += n;
@@ -35,16 +35,6 @@ bool Move(int fd, char* data, size_t bytes, short events, const std::atomic<bool
     if (poll(&wait, 1, kTickMs) == 0 && ++ticks > kPatienceTicks) return false;
   }
   return true;
-}
-
-bool Send(int fd, const void* data, size_t bytes, const std::atomic<bool>& aborted) {
-  return Move(fd, static_cast<char*>(const_cast<void*>(data)), bytes, POLLOUT, aborted,
-              [](int s, char* at, size_t n) { return send(s, at, n, MSG_NOSIGNAL | MSG_DONTWAIT); });
-}
-
-bool Receive(int fd, void* data, size_t bytes, const std::atomic<bool>& aborted) {
-  return Move(fd, static_cast<char*>(data), bytes, POLLIN, aborted,
-              [](int s, char* at, size_t n) { return recv(s, at, n, MSG_DONTWAIT); });
 }
 
 bool ToAddress(const std::string& host, int port, sockaddr_storage* out, socklen_t* size) {
@@ -66,6 +56,18 @@ bool ToAddress(const std::string& host, int port, sockaddr_storage* out, socklen
 }
 
 }  // namespace
+
+bool Group::Send(int fd, const void* data, size_t bytes) {
+  const int flags = MSG_NOSIGNAL | (patient_ ? 0 : MSG_DONTWAIT);
+  return Move(fd, static_cast<char*>(const_cast<void*>(data)), bytes, POLLOUT, aborted_,
+              [&](char* at, size_t n) { return send(fd, at, n, flags); });
+}
+
+bool Group::Receive(int fd, void* data, size_t bytes) {
+  const int flags = patient_ ? 0 : MSG_DONTWAIT;
+  return Move(fd, static_cast<char*>(data), bytes, POLLIN, aborted_,
+              [&](char* at, size_t n) { return recv(fd, at, n, flags); });
+}
 
 void Group::Close() {
   for (int fd : sockets_) {
@@ -94,12 +96,15 @@ bool Group::Connect(locum::Job& job, const locum::TrainStep& step) {
     sockets_.assign(step.world_size - 1, -1);
     for (uint32_t missing = step.world_size - 1; listening && missing > 0 && !aborted_;) {
       pollfd wait{listener, POLLIN, 0};
-      if (poll(&wait, 1, kTickMs) <= 0) continue;
+      if (poll(&wait, 1, kTickMs) <= 0) {
+        if (!job.StoreSet("waiting", "")) break;  // the generation is over
+        continue;
+      }
       const int fd = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
       if (fd < 0) continue;
       std::array<uint64_t, 4> theirs{};
       setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-      const bool told = Receive(fd, theirs.data(), sizeof theirs, aborted_);
+      const bool told = Receive(fd, theirs.data(), sizeof theirs);
       const uint64_t rank = theirs[0];
       const bool same = std::equal(theirs.begin() + 1, theirs.end(), mine.begin() + 1);
       if (told && same && rank >= 1 && rank < step.world_size && sockets_[rank - 1] < 0) {
@@ -124,7 +129,7 @@ bool Group::Connect(locum::Job& job, const locum::TrainStep& step) {
   sockets_.push_back(socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   setsockopt(sockets_[0], IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
   return connect(sockets_[0], reinterpret_cast<sockaddr*>(&address), size) == 0 &&
-         Send(sockets_[0], mine.data(), sizeof mine, aborted_);
+         Send(sockets_[0], mine.data(), sizeof mine);
 }
 
 bool Group::Listen(const std::string& host, int* listener, std::string* address) {
@@ -139,19 +144,22 @@ bool Group::Listen(const std::string& host, int* listener, std::string* address)
   return true;
 }
 
-bool Group::AllReduce(std::vector<double>& values) {
+bool Group::AllReduce(std::vector<double>& values, const std::function<void()>& inside) {
   if (aborted_) return false;
   const size_t bytes = values.size() * sizeof(double);
   if (!root_) {
-    return Send(sockets_[0], values.data(), bytes, aborted_) && Receive(sockets_[0], values.data(), bytes, aborted_);
+    if (!Send(sockets_[0], values.data(), bytes)) return false;
+    inside();
+    return Receive(sockets_[0], values.data(), bytes);
   }
   std::vector<double> other(values.size());
   for (int fd : sockets_) {
-    if (!Receive(fd, other.data(), bytes, aborted_)) return false;
+    if (!Receive(fd, other.data(), bytes)) return false;
     for (size_t i = 0; i < values.size(); ++i) values[i] += other[i];
   }
-  for (int fd : sockets_) {
-    if (!Send(fd, values.data(), bytes, aborted_)) return false;
+  for (size_t i = 0; i < sockets_.size(); ++i) {
+    if (i + 1 == sockets_.size()) inside();
+    if (!Send(sockets_[i], values.data(), bytes)) return false;
   }
   return true;
 }

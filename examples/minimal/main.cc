@@ -4,38 +4,54 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "group.h"
+#include "hooks.h"
 #include "locum/locum.hpp"
 
 namespace {
 
 struct Flags {
   uint64_t steps = 100, size = 1 << 20, seed = 1, step_ms = 0;
+  uint64_t deaf = UINT64_MAX;  // this rank never leaves a collective that broke
+  bool no_abort = false;       // no abort call, and collectives that wait in plain system calls
 };
+
+[[noreturn]] void Misused(const std::string& argument) {
+  std::fprintf(stderr,
+               "minimal: bad argument '%s'; use --steps N --size BYTES --seed N --step-ms MS --no-abort --deaf RANK\n",
+               argument.c_str());
+  std::exit(2);
+}
 
 Flags Parse(int argc, char** argv) {
   Flags flags;
-  for (int i = 1; i + 1 < argc + 1; i += 2) {
+  for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
-    char* end = nullptr;
-    const uint64_t value = i + 1 < argc ? std::strtoull(argv[i + 1], &end, 10) : 0;
+    if (name == "--no-abort") {
+      flags.no_abort = true;
+      continue;
+    }
     uint64_t* field = name == "--steps"     ? &flags.steps
                       : name == "--size"    ? &flags.size
                       : name == "--seed"    ? &flags.seed
                       : name == "--step-ms" ? &flags.step_ms
+                      : name == "--deaf"    ? &flags.deaf
                                             : nullptr;
-    if (!field || !end || *end || end == argv[i + 1]) {
-      std::fprintf(stderr, "minimal: bad argument '%s'; use --steps N --size BYTES --seed N --step-ms MS\n", argv[i]);
-      std::exit(2);
-    }
-    *field = value;
+    char* end = nullptr;
+    const char* value = i + 1 < argc ? argv[++i] : "";
+    const uint64_t number = std::strtoull(value, &end, 10);
+    if (!field || end == value || *end || value[0] == '-') Misused(name);
+    *field = number;
   }
   if (flags.size < 16) flags.size = 16;
   return flags;
@@ -62,9 +78,10 @@ struct Model {
     }
     return sum;
   }
-  void Update(const std::vector<double>& sum, uint32_t world) {
+  void Update(const std::vector<double>& sum, uint32_t world, const std::function<void()>& half_way) {
     loss = sum[64] / world;
     for (size_t i = 0; i < weights.size(); ++i) {
+      if (i == weights.size() / 2) half_way();
       momentum[i] = 0.9 * momentum[i] + sum[i % 64] / world;
       weights[i] -= 0.01 * momentum[i];
     }
@@ -91,7 +108,7 @@ void TrainAlone(const Flags& flags, Model& model) {
   for (uint64_t step = 0; step < flags.steps; ++step) {
     const std::vector<double> sum = model.Gradient(step);
     Work(flags);
-    model.Update(sum, 1);
+    model.Update(sum, 1, [] {});
   }
   Report(flags.steps, model);
 }
@@ -104,10 +121,12 @@ void Train(const Flags& flags, Model& model) {
   job.Register("weights", model.weights.data(), model.weights.size() * sizeof(double));
   job.Register("momentum", model.momentum.data(), model.momentum.size() * sizeof(double));
   job.Register("loss", &model.loss, sizeof model.loss);
-  Group group;
-  job.SetAbort([&] { group.Abort(); });
+  Group group(flags.no_abort);
+  if (!flags.no_abort) job.SetAbort([&] { group.Abort(); });
+  const Hooks hooks = Hooks::FromEnvironment();
   do {
     while (auto step = job.NextStep()) {
+      const auto at = [&](const char* place) { hooks.At(place, step.rank, step.step); };
       if (step.regrouped) {
         if (!group.Connect(job, step)) {
           job.Broken("cannot connect");
@@ -115,16 +134,24 @@ void Train(const Flags& flags, Model& model) {
         }
         job.Connected();
       }
+      at("forward");
       std::vector<double> sum = model.Gradient(step.data_position);
       Work(flags);
       job.EnterCollective();
-      if (!group.AllReduce(sum)) {
+      if (!group.AllReduce(sum, [&] { at("collective"); })) {
+        while (step.rank == flags.deaf) std::this_thread::sleep_for(std::chrono::seconds(1));
         job.Broken("all-reduce failed");
         continue;
       }
+      at("reduced");
       job.ReportLoss(sum[64] / step.world_size);
-      job.Commit(step, [&] { model.Update(sum, step.world_size); });
+      const bool committed = job.Commit(step, [&] {
+        model.Update(sum, step.world_size, [&] { at("update"); });
+        at("updated");
+      });
+      if (committed) at("committed");
     }
+    if (job.Rank()) hooks.At("finish", *job.Rank(), flags.steps);
   } while (!job.Finish());
   if (job.Rank() == 0u) Report(flags.steps, model);
 }
@@ -139,7 +166,7 @@ int main(int argc, char** argv) {
       Train(flags, model);
     else
       TrainAlone(flags, model);
-  } catch (const locum::Error& e) {
+  } catch (const std::exception& e) {
     std::fprintf(stderr, "minimal: %s\n", e.what());
     return 1;
   }

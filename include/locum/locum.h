@@ -95,7 +95,14 @@ LOCUM_API int locum_register(locum_job* job, const char* name, uint64_t bytes, l
 
 /* `abort` makes a running collective of this process fail soon (closes its connections, say). It is called from a
  * thread of the library, once for each generation that is broken off while the trainer's thread is not in
- * locum_next_step, and must not wait for the collective. */
+ * locum_next_step, and must not wait for the collective.
+ *
+ * Optional. Without it at once, with it when it has not helped within 100 ms, the library shuts down (not closes) the
+ * group's TCP connections, until the thread is in locum_next_step: a recv, send, connect or poll of the program on them
+ * then ends. The group's are those that are new between the locum_next_step that returned `regrouped` and
+ * locum_connected, so whatever else a program opens in between is taken for them, and what its group opens later is
+ * not. Listening sockets, and sockets that are not TCP, are left alone: a wait on these needs a time limit of its own,
+ * or `abort`. A thread that still does not come is ended with its process by the node (timeouts.collective, .park). */
 typedef void (*locum_abort_fn)(void* context);
 LOCUM_API int locum_set_abort(locum_job* job, locum_abort_fn abort, void* context);
 
@@ -122,7 +129,7 @@ typedef struct locum_step {
  * handler of SIGTERM. (Told that the job finishes while it holds no rank, it would return 0 with `rank` UINT32_MAX.) */
 LOCUM_API int locum_next_step(locum_job* job, locum_step* step);
 
-/* The group of this generation is connected. */
+/* The group of this generation is connected: with all connections that it will use, see locum_set_abort. */
 LOCUM_API int locum_connected(locum_job* job);
 /* This rank's loss in the current step; recorded bit for bit. */
 LOCUM_API int locum_report_loss(locum_job* job, double loss);

@@ -105,7 +105,8 @@ class Job {
   void Register(const std::string& name, std::uint64_t bytes, locum_read_fn read, locum_write_fn write, void* context) {
     Check(locum_register(job_, name.c_str(), bytes, read, write, context, nullptr));
   }
-  // Called by a thread of the library to make a running collective fail soon; must not throw.
+  // Called by a thread of the library to make a running collective fail soon; must not throw. Optional: without it the
+  // group's connections are shut down, see locum_set_abort.
   void SetAbort(std::function<void()> abort) {
     abort_ = std::make_unique<std::function<void()>>(std::move(abort));
     Check(locum_set_abort(

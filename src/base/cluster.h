@@ -16,7 +16,7 @@
 namespace locum {
 
 // Changes with every incompatible change of the agent-worker, agent-keeper, agent-coordinator or data protocol.
-inline constexpr uint32_t kProtocolVersion = 1;
+inline constexpr uint32_t kProtocolVersion = 2;
 inline constexpr const char* kVersion = "0.1.0";
 
 // ---- What a worker says once, when it has registered everything -------------------------------------------
@@ -130,8 +130,11 @@ struct WorkerReport {
   std::optional<WorkerExit> exit;
   WorkerState state;
   std::string log;
-  uint64_t log_offset = 0;  // size of the log when it was last told to run with a rank
+  uint64_t log_offset = 0;  // size of the log when it was last told to run with a rank; 0 for the first generation
   std::string step_log;
+  bool waits = false;   // its trainer has been in one collective for kWaitsAfter or longer
+  bool stuck = false;   // SIGKILL was sent and it does not end: the kernel holds it, and it will never run again
+  bool joined = false;  // called locum_join
   friend bool operator==(const WorkerReport&, const WorkerReport&) = default;
 };
 
@@ -146,11 +149,17 @@ struct Usage {
   friend bool operator==(const Usage&, const Usage&) = default;
 };
 
+// A collective that lasts this long may be one that stands still.
+inline constexpr Duration kWaitsAfter = std::chrono::milliseconds(50);
+// A node reports that much more often while training stands still.
+inline constexpr int kQuicker = 5;
+
 struct NodeHello {
   std::string name;
   uint32_t protocol = 0;
   std::string version;
   std::string job;      // the job it already serves; empty for a fresh node
+  Incarnation cluster;  // whom its live workers belong to; 0: it has none
   std::string address;  // the host part its workers advertise
   Incarnation keeper;
   Incarnation agent;
@@ -166,6 +175,7 @@ struct NodeReport {
   uint64_t order = 0;                 // its sequence number
   std::vector<WorkerReport> workers;  // by slot
   Usage usage;
+  bool leaving = false;  // it was told to end, and ends its workers
 };
 
 // ---- What the coordinator says ----------------------------------------------------------------------------
@@ -175,6 +185,7 @@ struct Welcome {
   Term term;
   std::string job;
   Incarnation cluster;
+  Incarnation adopts;  // 0, or the cluster that an operator has told it to take over: its database is lost
   std::vector<std::string> command;
   uint32_t workers_per_node = 1;
   uint64_t seed = 0;
@@ -206,6 +217,7 @@ struct WorkerOrder {
   Slot slot;
   Incarnation worker;  // whom `mode` and what follows it are meant for; another incarnation ignores them
   Incarnation retire;  // this incarnation must be ended
+  bool hung = false;   // `retire` does not move any more: save its stacks, then SIGKILL without a grace
   bool run = true;     // a worker should run in this slot
   std::string refuse;  // why this worker may not take part; it tells the program and ends
   Mode mode = Mode::kIdle;
@@ -227,6 +239,7 @@ struct NodeOrder {
   Term term;
   uint64_t sequence = 0;
   std::vector<WorkerOrder> workers;  // by slot
+  bool quick = false;                // training stands still: report kQuicker times as often
   bool shutdown = false;             // end the workers, then the node itself
   std::string reason;                // for the node's log
 };

@@ -55,6 +55,7 @@ struct WorkerRecord {
   int32_t pid = 0;      // the process that was started; the one that joined once `joined`
   bool joined = false;  // its packet carries two descriptors: the connection, the page
   bool stopping = false;
+  bool stuck = false;  // killed, and the kernel does not let it end
   bool ended = false;
   WorkerExit exit;  // when ended
   std::string log;

@@ -23,6 +23,7 @@ namespace locum {
 namespace {
 
 constexpr auto kFirstPause = std::chrono::milliseconds(100);
+constexpr size_t kShownName = 64;  // in a message
 constexpr auto kLongestPause = std::chrono::milliseconds(1000);
 
 std::string DefaultName() {
@@ -74,10 +75,12 @@ int ProbeInChild(const std::string& address, const std::string& token, Duration 
 
 int AgentMain(const AgentArgs& args) {
   const Config& config = args.config;
+  if (Status enough = CheckDescriptors(kLeastDescriptors); !enough.ok()) return Complain(enough.message(), kExitUsage);
   auto coordinator = ParseHostPort(config.coordinator, "--coordinator");
   if (!coordinator.ok()) return Complain(coordinator.status().message(), kExitUsage);
   std::string name = config.name.empty() ? DefaultName() : config.name;
   if (!IsNodeName(name)) {
+    if (name.size() > kShownName) name = name.substr(0, kShownName) + "...";
     return Complain("--name: '" + name + "' is not a node name (letters, digits, '.', '_', '-', at most 128)",
                     kExitUsage);
   }
@@ -88,15 +91,15 @@ int AgentMain(const AgentArgs& args) {
   if (!address.ok()) return Complain(address.status().message(), kExitUsage);
   std::string dir =
       AbsolutePath(config.agent_dir.empty() ? std::string(kRunsDir) + "/agents/" + name : config.agent_dir);
+  const std::string setting = DirSetting(config, "agent.dir");
+  if (Status usable = StartDir::Check(dir, setting); !usable.ok()) return Complain(usable.message(), kExitUsage);
   if (args.parent_pidfd < 0) {
     int probed = ProbeInChild(config.coordinator, *token, config.connect_timeout);
     if (probed != kExitOk) return probed;
   }
 
   StartDir start;
-  if (Status made = start.Make(dir, DirSetting(config, "agent.dir")); !made.ok()) {
-    return Complain(made.message(), kExitUsage);
-  }
+  if (Status made = start.Make(dir, setting); !made.ok()) return Complain(made.message(), StartExit(made));
   KeeperOptions options;
   options.dir = dir;
   options.name = name;
@@ -126,7 +129,8 @@ int AgentdMain(const AgentdArgs& args) {
   options.dir = args.dir;
   options.name = args.name;
   options.address = args.address;
-  options.interface_name = args.interface_name;
+  // A node that is reached by the loopback only has its traffic there.
+  options.interface_name = args.interface_name.empty() && IsLoopback(args.address) ? "lo" : args.interface_name;
   options.token = *token;
   options.keeper_fd = args.keeper_fd;
   return RunAgent(options, MakeGrpcLink({args.coordinator, *token}));

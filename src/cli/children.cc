@@ -21,7 +21,7 @@ Children::Children() : self_pidfd_(static_cast<int>(::syscall(SYS_pidfd_open, ::
 
 Children::~Children() { ::close(self_pidfd_); }
 
-Result<pid_t> Children::Start(const std::vector<std::string>& words, const std::string& log) {
+Result<pid_t> Children::Start(const std::vector<std::string>& words, const std::string& log, int keep_fd) {
   // Everything that allocates is done before the fork: this process has threads.
   std::vector<std::string> args = {"locum"};
   args.insert(args.end(), words.begin(), words.begin() + 1);
@@ -43,6 +43,7 @@ Result<pid_t> Children::Start(const std::vector<std::string>& words, const std::
     ::dup2(out, 1);
     ::dup2(out, 2);
     ::fcntl(self_pidfd_, F_SETFD, 0);
+    if (keep_fd >= 0) ::fcntl(keep_fd, F_SETFD, 0);
     // It ends by itself when the pidfd says that its parent is gone; one that is stopped must be woken to see that.
     ::prctl(PR_SET_PDEATHSIG, SIGCONT);
     ::signal(SIGPIPE, SIG_DFL);

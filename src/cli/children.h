@@ -20,7 +20,8 @@ class Children {
   Children& operator=(const Children&) = delete;
 
   // Starts `locum words...` with "--parent-pidfd N" added; both outputs are appended to `log`.
-  Result<pid_t> Start(const std::vector<std::string>& words, const std::string& log);
+  // `keep_fd` is a descriptor that it inherits under the same number; -1: none.
+  Result<pid_t> Start(const std::vector<std::string>& words, const std::string& log, int keep_fd = -1);
 
   struct Ended {
     pid_t pid = 0;

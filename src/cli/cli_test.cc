@@ -147,7 +147,7 @@ TEST(Replay, LogOfAnotherLocum_IsRefusedNotCompared) {
     {
       auto log = InputLog::Create(dir.File(InputLogName(Term(1))), 1u << 20);
       ASSERT_TRUE(log.ok());
-      ASSERT_TRUE((*log)->Append(record.SerializeAsString()));
+      ASSERT_TRUE((*log)->Append(record.SerializeAsString()).ok());
     }
     ::testing::internal::CaptureStderr();
     EXPECT_EQ(ReplayMain(dir.path, false), kExitUsage);

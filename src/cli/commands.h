@@ -13,6 +13,7 @@ struct CoordinatorArgs {
   std::vector<std::string> command;  // empty: take up what DIR holds
   // From `locum run`.
   std::string job;        // empty: a new id
+  int lock_fd = -1;       // DIR's lock, which `run` holds
   int local_port = -1;    // not negative: listen there on loopback, whatever the config says
   int parent_pidfd = -1;  // end when this process does
 };
@@ -46,6 +47,7 @@ struct Target {
 int StatusMain(const Target& target, bool json);
 int EventsMain(const Target& target, bool json, bool follow);
 int FailbackMain(const Target& target, const std::string& node, bool wait);
+int AdoptMain(const Target& target);
 int ReplayMain(const std::string& dir, bool verbose);
 
 // "locum: text" on standard error; returns `status`.

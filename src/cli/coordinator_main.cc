@@ -1,7 +1,9 @@
 // `locum coordinator`: takes hold of DIR, wires the core to its store, history and port, and runs it.
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -13,6 +15,7 @@
 #include "adapters/sqlite/directory.h"
 #include "adapters/sqlite/store.h"
 #include "cli/commands.h"
+#include "cli/crash_point.h"
 #include "cli/event_text.h"
 #include "cli/exit_codes.h"
 #include "cli/files.h"
@@ -25,6 +28,7 @@
 namespace locum {
 namespace {
 
+constexpr rlim_t kMaxDescriptors = 65536;
 constexpr Duration kDrain = std::chrono::milliseconds(500);   // for last orders to reach the agents
 constexpr size_t kEndTail = 1u << 20;                         // of the history; little is told after a job's end
 constexpr Duration kSnapshotPause = std::chrono::seconds(1);  // between two writings of status.json
@@ -39,24 +43,15 @@ int64_t UnixNow() {
 
 JobSpec SpecOf(const CoordinatorArgs& args, const std::string& job) {
   const Config& c = args.config;
-  return {job, args.command, c.nodes, c.spares, c.nproc_per_node, c.seed, c.timeouts};
-}
-
-Result<HostPort> ListenAddress(const CoordinatorArgs& args) {
-  const Config& c = args.config;
-  if (args.local_port >= 0) return HostPort{"127.0.0.1", static_cast<uint16_t>(args.local_port)};
-  if (!c.listen.empty()) {
-    auto address = ParseHostPort(c.listen, "--listen");
-    if (address.ok() && !IsNumericAddress(address->host)) {
-      return Invalid("--listen: '" + address->host +
-                     "' is not a numeric address; or name the interface by --interface");
-    }
-    return address;
-  }
-  if (c.interface_name.empty()) return HostPort{"127.0.0.1", static_cast<uint16_t>(c.port)};
-  auto host = InterfaceAddress(c.interface_name);
-  if (!host.ok()) return host.status();
-  return HostPort{*host, static_cast<uint16_t>(c.port)};
+  return {job,
+          args.command,
+          c.nodes,
+          c.spares,
+          c.nproc_per_node,
+          c.seed,
+          c.timeouts,
+          {c.limit_restarts, c.limit_recoveries, c.limit_window},
+          c.recovery_worker == "spare"};
 }
 
 // Everything the coordinator holds while it runs. Members are in the order of their making.
@@ -65,27 +60,27 @@ class Session {
   explicit Session(const CoordinatorArgs& args) : args_(args) {}
 
   int Run() {
-    if (Status status = Prepare(); !status.ok()) return Complain(status.message(), kExitUsage);
+    if (Status status = Prepare(); !status.ok()) return Complain(status.message(), StartExit(status));
     MakeLoop();
     std::atomic<int> stop_status{0};
     StopWatch watch(args_.parent_pidfd, [&](const std::string& reason, int status) {
       stop_status = status;
       loop_->Stop(reason);
     });
-    if (Status status = Listen(); !status.ok()) return Complain(status.message(), kExitUsage);
+    if (Status status = Listen(); !status.ok()) return Complain(status.message(), StartExit(status));
     start_.Keep();
     CoordinatorLoop::Outcome outcome = loop_->Run();
     server_->Shutdown(kDrain);
     WriteSnapshot();
     ::unlink((dir_ + "/" + kCoordinatorFile).c_str());
     if (outcome.end == CoordinatorLoop::End::kStopped) return stop_status;
-    if (outcome.end == CoordinatorLoop::End::kFailed) return Complain(outcome.reason, kExitFailed);
     if (!outcome.reason.empty() && outcome.exit_status != 0) Complain(outcome.reason, 0);
     return outcome.exit_status;
   }
 
  private:
   Status Prepare();
+  Status PrepareDirectory();
   Status TakeUp(std::optional<PersistentState> stored);
   Status RefuseEnded(const PersistentState& ended);
   Status Listen();
@@ -93,8 +88,12 @@ class Session {
   CoordinatorPorts MakePorts();
   Status Persist(const PersistentState& state);
   void LogInput(Time now, const Event& event, const std::vector<Action>& actions);
+  void EndInputs(const Status& status);
   void LogNote(const Note& note, Time now);
+  void FlushEvents();
+  void TellRoom();
   void WriteSnapshot();
+  static std::string Changed(const std::string& before, const Status& status, const std::string& what);
 
   const CoordinatorArgs args_;
   std::string dir_;
@@ -110,7 +109,9 @@ class Session {
   std::unique_ptr<Coordinator> core_;
   std::unique_ptr<CoordinatorLoop> loop_;
   std::unique_ptr<GrpcServer> server_;
-  std::string note_error_;
+  std::string events_error_, snapshot_error_, store_error_;
+  Time events_at_{};
+  CrashPoint crash_;
   bool snapshot_due_ = false;
   Time snapshot_at_{};
 };
@@ -124,21 +125,31 @@ Status Session::Prepare() {
   if (args_.command.empty() && ::access((dir_ + "/" + kStoreFile).c_str(), F_OK) != 0) {
     return Invalid(dir_ + " holds no job to take up; give the command: locum coordinator --dir DIR -- COMMAND...");
   }
-  auto address = ListenAddress(args_);
+  // One connection a node; a question opens one, too.
+  LOCUM_RETURN_IF_ERROR(CheckDescriptors(kLeastDescriptors + args_.config.nodes + args_.config.spares));
+  auto address = args_.local_port >= 0 ? HostPort{"127.0.0.1", static_cast<uint16_t>(args_.local_port)}
+                                       : ListenAddress(args_.config);
   if (!address.ok()) return address.status();
   address_ = *address;
+  spec_ = SpecOf(args_, job);
+  return ExplainStart(PrepareDirectory(), dir_);
+}
+
+Status Session::PrepareDirectory() {
+  LOCUM_RETURN_IF_ERROR(CheckPathLength(dir_));
   LOCUM_RETURN_IF_ERROR(start_.Make(dir_, DirSetting(args_.config, "job.dir")));
   LOCUM_RETURN_IF_ERROR(CheckFilesystem(dir_));
-  auto lock = DirectoryLock::Take(dir_);
+  const bool inherited = args_.lock_fd >= 0;
+  auto lock = inherited ? DirectoryLock::Inherit(dir_, args_.lock_fd) : DirectoryLock::Take(dir_);
   if (!lock.ok()) return lock.status();
   lock_.emplace(std::move(*lock));
-  start_.Guard(IsCoordinatorFile, kLockFile);
+  start_.Guard(IsCoordinatorFile, inherited ? "" : kLockFile);
+  LOCUM_RETURN_IF_ERROR(CheckRoom(dir_));
   auto store = Store::Open(dir_);
   if (!store.ok()) return store.status();
   store_ = std::move(*store);
   auto stored = store_->Load();
   if (!stored.ok()) return stored.status();
-  spec_ = SpecOf(args_, job);
   LOCUM_RETURN_IF_ERROR(TakeUp(std::move(*stored)));
 
   auto token = EnsureToken(args_.config.token_file, dir_);
@@ -176,13 +187,13 @@ Status Session::TakeUp(std::optional<PersistentState> stored) {
   } else if (args_.command.empty()) {
     return Invalid(dir_ + " holds no job to take up; give the command: locum coordinator --dir DIR -- COMMAND...");
   }
-  auto inputs = InputLog::Create(dir_ + "/" + InputLogName(term_), args_.config.input_log_mib << 20);
+  auto inputs = InputLog::CreateIn(dir_, term_, args_.config.input_log_mib << 20);
   if (!inputs.ok()) return inputs.status();
   inputs_ = std::move(*inputs);
   wire::InputRecord record;
   *record.mutable_start() = ToWire(spec_, term_, cluster, stored ? &*stored : nullptr);
   record.mutable_start()->set_version(kVersion);
-  inputs_->Append(record.SerializeAsString());
+  LOCUM_RETURN_IF_ERROR(inputs_->Append(record.SerializeAsString()));
   core_ = std::make_unique<Coordinator>(spec_, term_, cluster, std::move(stored));
   return OkStatus();
 }
@@ -206,8 +217,13 @@ void Session::LogInput(Time now, const Event& event, const std::vector<Action>& 
   record.mutable_input()->set_now_ns(now.ns);
   *record.mutable_input()->mutable_event() = ToWire(event);
   for (const Action& action : actions) *record.mutable_input()->add_actions() = ToWire(action);
-  if (inputs_->Append(record.SerializeAsString())) return;
-  Complain("the input log has reached its limit (coordinator.input_log_mib); it ends here", 0);
+  EndInputs(inputs_->Append(record.SerializeAsString()));
+}
+
+// What follows a hole cannot be replayed, so it ends with its first error.
+void Session::EndInputs(const Status& status) {
+  if (status.ok()) return;
+  Complain(status.message() + "; the input log ends here", 0);
   inputs_.reset();
 }
 
@@ -215,44 +231,66 @@ void Session::LogNote(const Note& note, Time now) {
   std::string line = FormatEvent(note, term_, now, UnixNow());
   // Whoever reads that the job has ended finds in the snapshot how, and where the ranks' logs are.
   if (ToldEnd(line)) WriteSnapshot();
-  Status status = events_->Append(line);
-  std::string error = status.ok() ? "" : status.message();
-  if (error != note_error_ && !error.empty()) Complain(error, 0);
-  note_error_ = error;
+  events_error_ = Changed(events_error_, events_->Append(line), "; events wait in memory until there is room");
   snapshot_due_ = true;
+}
+
+// Complains of an error when it is a new one. Returns its text.
+std::string Session::Changed(const std::string& before, const Status& status, const std::string& what) {
+  std::string error = status.ok() ? "" : status.message();
+  if (error != before && !error.empty()) Complain(error + what, 0);
+  return error;
+}
+
+void Session::FlushEvents() {
+  if (events_->waiting() == 0 || Now() < events_at_) return;
+  events_at_ = Now() + kStoreRetry;
+  events_error_ = Changed(events_error_, events_->Flush(), "; events wait in memory until there is room");
+}
+
+// What cannot be written now is the first sign that the store will not be writable when it counts.
+void Session::TellRoom() {
+  const std::string& error = !events_error_.empty() ? events_error_ : snapshot_error_;
+  loop_->ReportRoom(
+      error.empty() ? "" : error + "; free space in " + dir_ + " before a node fails: without it none can be replaced");
 }
 
 Status Session::Persist(const PersistentState& state) {
   Status status = store_->Save(state);
-  if (status.ok()) return status;
-  // Training goes on without a coordinator, but `locum run` ends its nodes with it.
-  const bool of_run = args_.local_port >= 0;
-  return Internal(status.message() + "; free space in " + dir_ + " (or mend its disk), then " +
-                  (of_run
-                       ? std::string("run the job again with another --dir")
-                       : "'locum coordinator --dir " + dir_ + "' takes the job up again; training goes on meanwhile"));
+  if (status.ok()) {
+    term_ = state.term;  // a job that is taken over brings a higher one
+    store_error_.clear();
+    return status;
+  }
+  status = Internal(status.message() + "; free space in " + dir_ +
+                    " (or mend its disk): nothing is decided until this can be written, training goes on meanwhile");
+  store_error_ = Changed(store_error_, status, "");
+  return status;
 }
 
 CoordinatorPorts Session::MakePorts() {
   CoordinatorPorts ports;
-  ports.persist = [this](const PersistentState& state) { return Persist(state); };
+  ports.persist = [this](const PersistentState& state) {
+    crash_.Pass();
+    return Persist(state);
+  };
   ports.welcome = [this](const SendWelcome& a) { server_->SendWelcome(a.stream, a.welcome); };
-  ports.refuse = [this](const RefuseNode& a) { server_->Refuse(a.stream, a.reason); };
-  ports.order = [this](const SendOrder& a) { server_->SendOrder(a.stream, a.order); };
+  ports.refuse = [this](const RefuseNode& a) { server_->Refuse(a.stream, a.reason, a.end); };
+  ports.order = [this](const SendOrder& a) {
+    crash_.Pass();
+    server_->SendOrder(a.stream, a.order);
+  };
   ports.answer = [this](const Answer& a) { server_->Answer(a.request, a.status); };
   ports.note = [this](const Note& note, Time now) { LogNote(note, now); };
   ports.input = [this](Time now, const Event& event, const std::vector<Action>& actions) {
     LogInput(now, event, actions);
   };
   ports.idle = [this] {
-    if (inputs_ != nullptr) {
-      if (Status status = inputs_->Flush(); !status.ok()) {
-        Complain(status.message() + "; the input log ends here", 0);
-        inputs_.reset();
-      }
-    }
+    if (inputs_ != nullptr) EndInputs(inputs_->Flush());
+    FlushEvents();
     // Without anything new once a second, so that what a dead coordinator leaves is not old.
     if (Now() >= snapshot_at_ + (snapshot_due_ ? Duration(0) : Duration(std::chrono::seconds(1)))) WriteSnapshot();
+    TellRoom();
   };
   return ports;
 }
@@ -261,11 +299,15 @@ void Session::WriteSnapshot() {
   snapshot_due_ = false;
   snapshot_at_ = Now() + kSnapshotPause;
   Status status = WriteFileAtomically(dir_ + "/" + kStatusFile, DumpJson(StatusJson(core_->View()), 1), 0644);
-  if (!status.ok()) Complain(status.message(), 0);
+  snapshot_error_ = Changed(snapshot_error_, status, "");
 }
 
 void Session::MakeLoop() {
-  CoordinatorCore core{[this](const Event& event, Time now) { return core_->Step(event, now); },
+  CoordinatorCore core{[this](const Event& event, Time now) {
+                         std::vector<Action> actions = core_->Step(event, now);
+                         crash_.See(actions);
+                         return actions;
+                       },
                        [this] { return core_->View(); }};
   loop_ = std::make_unique<CoordinatorLoop>(std::move(core), MakePorts(), Now);
 }
@@ -295,6 +337,12 @@ Status Session::Listen() {
 int CoordinatorMain(const CoordinatorArgs& args) {
   ::signal(SIGPIPE, SIG_IGN);
   BlockStopSignals();
+  // Each agent is a descriptor, and so is each stranger who connects until it is turned away.
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
+    files.rlim_cur = std::min<rlim_t>(files.rlim_max, kMaxDescriptors);
+    ::setrlimit(RLIMIT_NOFILE, &files);
+  }
   return Session(args).Run();
 }
 

@@ -1,5 +1,6 @@
 #include "cli/display.h"
 
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -12,13 +13,20 @@ namespace {
 
 constexpr auto kPlainPause = std::chrono::seconds(5);
 
-void WriteAll(int fd, std::string_view bytes) {
+constexpr int kFullPauseMs = 100;
+
+// Why not all of it was written; 0 when it was. The logs have it all.
+int WriteAll(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
     ssize_t n = ::write(fd, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return;  // nobody listens; the logs have it all
-    bytes.remove_prefix(static_cast<size_t>(n));
+    if (n > 0) bytes.remove_prefix(static_cast<size_t>(n));
+    if (n >= 0 || errno == EINTR) continue;
+    if (errno != EAGAIN) return errno;
+    // A pipe that another process has made non-blocking: wait for its reader, as a blocking write does.
+    pollfd room{fd, POLLOUT, 0};
+    ::poll(&room, 1, kFullPauseMs);
   }
+  return 0;
 }
 
 size_t Width() {
@@ -62,9 +70,18 @@ void Display::Event(const std::string& text) { Line(text); }
 void Display::Message(const std::string& text) { Line("locum: " + text); }
 
 void Display::Output(std::string_view bytes) {
-  if (bytes.empty()) return;
+  if (bytes.empty() || output_over_) return;
   if (shared_) Clear();
-  WriteAll(1, bytes);
+  if (int error = WriteAll(1, bytes); error != 0) {
+    // A reader that has gone has had enough; else output is lost that somebody wants.
+    output_over_ = true;
+    if (error == EPIPE) return;
+    lost_output_ = true;
+    Message(std::string("cannot write rank 0's output to standard output: ") + std::strerror(error) +
+            "; no more of it is written there, and training goes on; the output is whole in the log of rank 0's "
+            "worker (locum status)");
+    return;
+  }
   output_open_ = bytes.back() != '\n';
   if (shared_) Draw();
 }

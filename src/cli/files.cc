@@ -2,9 +2,11 @@
 
 #include <fcntl.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <ctime>
@@ -12,12 +14,14 @@
 #include <nlohmann/json.hpp>
 
 #include "base/cluster.h"
+#include "cli/exit_codes.h"
 
 namespace locum {
 namespace {
 
 constexpr size_t kMaxToken = 256;
 constexpr size_t kTokenBytes = 24;
+constexpr size_t kReadAtOnce = 64u << 10;
 
 Result<std::string> CheckToken(std::string token, const std::string& where) {
   while (!token.empty() && (token.back() == '\n' || token.back() == '\r' || token.back() == ' ')) token.pop_back();
@@ -35,9 +39,10 @@ Result<std::string> ReadFile(const std::string& path, size_t limit) {
   int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0)
     return errno == ENOENT ? Unavailable(path + " does not exist") : ErrnoStatus(errno, "cannot open " + path);
-  std::string data(limit + 1, '\0');
+  std::string data;
   size_t done = 0;
-  while (done < data.size()) {
+  while (done <= limit) {
+    data.resize(std::min(limit + 1, done + kReadAtOnce));  // not the limit at once: most files are small
     ssize_t n = ::read(fd, data.data() + done, data.size() - done);
     if (n < 0) {
       int err = errno;
@@ -58,10 +63,14 @@ Status WriteFileAtomically(const std::string& path, const std::string& content, 
   ::unlink(temporary.c_str());  // of a process that was killed
   int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
   if (fd < 0) return ErrnoStatus(errno, "cannot create " + temporary);
-  bool ok = ::write(fd, content.data(), content.size()) == static_cast<ssize_t>(content.size());
-  int err = ok ? 0 : errno;
+  int err = 0;
+  for (size_t done = 0; done < content.size() && err == 0;) {
+    ssize_t n = ::write(fd, content.data() + done, content.size() - done);
+    if (n > 0) done += static_cast<size_t>(n);
+    if (n <= 0 && errno != EINTR) err = n == 0 ? ENOSPC : errno;
+  }
   ::close(fd);
-  if (ok && ::rename(temporary.c_str(), path.c_str()) != 0) err = errno;
+  if (err == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) err = errno;
   if (err != 0) {
     ::unlink(temporary.c_str());
     return ErrnoStatus(err, "cannot write " + path);
@@ -72,6 +81,8 @@ Status WriteFileAtomically(const std::string& path, const std::string& content, 
 Status MakeDirectory(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
+  if (error == std::errc::no_space_on_device)
+    return Internal("cannot make the directory " + path + ": " + error.message());
   if (error || !std::filesystem::is_directory(path)) {
     return Invalid("cannot make the directory " + path + (error ? ": " + error.message() : ": it is a file"));
   }
@@ -95,6 +106,27 @@ std::string AbsolutePath(const std::string& path) {
 
 std::string DirSetting(const Config& config, const std::string& key) {
   return config.Has(key) ? config.origin.at(key) : "--dir";
+}
+
+Status ExplainStart(const Status& status, const std::string& dir) {
+  if (status.code() != Code::kInternal) return status;
+  return Internal(status.message() + "; free space in " + dir + " (or mend its disk), or choose another --dir");
+}
+
+int StartExit(const Status& status) { return status.code() == Code::kInternal ? kExitFailed : kExitUsage; }
+
+void OpenStandardDescriptors() {
+  for (int fd : {0, 1, 2}) {
+    if (::fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;
+    LOCUM_CHECK(::open("/dev/null", O_RDWR) == fd);  // the lowest that is free
+  }
+}
+
+Status CheckDescriptors(size_t least) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= least) return OkStatus();
+  return Invalid("the limit of open files is " + std::to_string(limit.rlim_cur) + ", and at least " +
+                 std::to_string(least) + " are needed; raise it (ulimit -n " + std::to_string(least) + ")");
 }
 
 std::string RandomHex(size_t bytes) {

@@ -10,6 +10,7 @@ namespace locum {
 
 inline constexpr const char* kTokenFile = "token";
 inline constexpr const char* kCoordinatorFile = "coordinator.json";
+inline constexpr const char* kCoordinatorLog = "coordinator.log";
 inline constexpr const char* kStatusFile = "status.json";
 inline constexpr const char* kRunsDir = ".locum";
 inline constexpr const char* kLatest = "latest";
@@ -24,6 +25,17 @@ std::string OwnProgram();
 std::string AbsolutePath(const std::string& path);
 // What messages about a directory are to call it: where its key was set, else "--dir".
 std::string DirSetting(const Config& config, const std::string& key);
+
+// How a start in `dir` that failed is told: what to do where the disk is the cause; and the exit status.
+Status ExplainStart(const Status& status, const std::string& dir);
+int StartExit(const Status& status);
+
+// Opens /dev/null for each of standard input, output and error that is closed: else the next file or socket becomes one
+// of them. First thing in a program.
+void OpenStandardDescriptors();
+// kInvalid when this process may not have as many open files.
+inline constexpr size_t kLeastDescriptors = 64;
+Status CheckDescriptors(size_t least);
 
 // From the kernel.
 std::string RandomHex(size_t bytes);

@@ -12,6 +12,7 @@
 #include <cmath>
 
 #include "adapters/eventlog/event_log.h"
+#include "adapters/sqlite/directory.h"
 #include "adapters/sqlite/store.h"
 #include "cli/event_text.h"
 #include "cli/exit_codes.h"
@@ -31,7 +32,8 @@ constexpr auto kLeaveDeadline = std::chrono::milliseconds(300);  // for nodes to
 constexpr auto kHurryDeadline = std::chrono::seconds(2);         // for keepers that were told twice
 constexpr auto kKillDeadline = std::chrono::seconds(5);
 constexpr auto kProven = std::chrono::seconds(60);  // a node that lived so long starts with the first delay
-constexpr uint32_t kMaxCoordinatorRestarts = 20;    // each within kProven of the one before
+constexpr auto kCoordinatorRetry = std::chrono::seconds(1);
+constexpr uint32_t kMaxCoordinatorRestarts = 20;  // each within kProven of the one before
 constexpr size_t kTailBytes = 2000;
 
 sigset_t WatchedSignals() {
@@ -48,11 +50,14 @@ std::string HowItEnded(int status) {
 
 }  // namespace
 
-LocalRun::LocalRun(const RunArgs& args, std::string dir, std::string job, std::string token)
+LocalRun::LocalRun(const RunArgs& args, std::string dir, std::string job, std::string token, int lock_fd,
+                   std::function<Status()> started)
     : args_(args),
       dir_(std::move(dir)),
       job_(std::move(job)),
       token_(std::move(token)),
+      lock_fd_(lock_fd),
+      started_(std::move(started)),
       output_([this](std::string_view bytes) { display_.Output(bytes); }) {
   ::signal(SIGPIPE, SIG_IGN);
   sigset_t set = WatchedSignals();
@@ -70,9 +75,6 @@ LocalRun::LocalRun(const RunArgs& args, std::string dir, std::string job, std::s
 LocalRun::~LocalRun() { ::close(signals_); }
 
 int LocalRun::Main() {
-  for (const Node& node : nodes_) {
-    if (Status made = MakeDirectory(node.dir); !made.ok()) return Complain(made.message(), kExitUsage);
-  }
   if (!StartCoordinator(0)) return kExitFailed;
   EnterPhase(Phase::kStarting, kAddressDeadline);
   while (phase_ != Phase::kOver) {
@@ -88,15 +90,16 @@ int LocalRun::Main() {
   }
   ShowEnd();
   Clean();
-  return status_;
+  return status_ == kExitOk && display_.LostOutput() ? kExitFailed : status_;
 }
 
 bool LocalRun::StartCoordinator(int port) {
   std::vector<std::string> words = {"coordinator"};
   words.insert(words.end(), args_.passed_on.begin(), args_.passed_on.end());
-  words.insert(words.end(), {"--dir", dir_, "--job", job_, "--local-port", std::to_string(port), "--"});
+  words.insert(words.end(), {"--dir", dir_, "--job", job_, "--lock-fd", std::to_string(lock_fd_), "--local-port",
+                             std::to_string(port), "--"});
   words.insert(words.end(), args_.command.begin(), args_.command.end());
-  auto pid = children_.Start(words, dir_ + "/coordinator.log");
+  auto pid = children_.Start(words, dir_ + "/" + kCoordinatorLog, lock_fd_);
   if (!pid.ok()) {
     display_.Message(pid.status().message());
     return false;
@@ -127,9 +130,23 @@ void LocalRun::AwaitAddress() {
   bool first = address_.empty();
   address_ = file->address;
   phase_ = Phase::kUp;
+  coordinator_trouble_.clear();
   if (!first) return;
-  for (Node& node : nodes_) StartNode(&node);
   poll_ = std::make_unique<ViewPoll>(address_, token_);
+  Status status = StartAll();
+  if (status.ok()) return;
+  status = ExplainStart(status, dir_);
+  display_.Message(status.message());
+  status_ = StartExit(status);
+  ::kill(coordinator_, SIGTERM);
+  EnterPhase(Phase::kStopping, kCoordinatorDeadline);
+}
+
+Status LocalRun::StartAll() {
+  LOCUM_RETURN_IF_ERROR(started_());
+  for (const Node& node : nodes_) LOCUM_RETURN_IF_ERROR(MakeDirectory(node.dir));
+  for (Node& node : nodes_) StartNode(&node);
+  return OkStatus();
 }
 
 void LocalRun::OnSignal(int signal) {
@@ -177,13 +194,37 @@ void LocalRun::OnCoordinatorEnded(int status) {
   if (WIFSIGNALED(status) && !address_.empty() && coordinator_restarts_ < kMaxCoordinatorRestarts) {
     ++coordinator_restarts_;
     display_.Message("the coordinator " + HowItEnded(status) + "; starting it again, training goes on meanwhile");
-    auto address = ParseHostPort(address_, "coordinator");
-    if (address.ok() && StartCoordinator(address->port)) return EnterPhase(Phase::kStarting, kAddressDeadline);
+    return RestartCoordinator();
+  }
+  // It has run before and cannot start again: a full disk, most likely. Training needs it only when a node fails.
+  if (!WIFSIGNALED(status) && phase_ == Phase::kStarting && !address_.empty() && AnyNode()) {
+    const std::string trouble = WhyNotStarted(status);
+    if (trouble != coordinator_trouble_) {
+      display_.Message("the coordinator cannot start (" + trouble + "); trying again every second, training goes on");
+    }
+    coordinator_trouble_ = trouble;
+    coordinator_start_at_ = Clock::now() + kCoordinatorRetry;
+    return EnterPhase(Phase::kUp, Duration(0));
   }
   status_ = WIFSIGNALED(status) ? kExitFailed : WEXITSTATUS(status);
-  Tail(dir_ + "/coordinator.log", "the coordinator " + HowItEnded(status) +
-                                      (WIFSIGNALED(status) ? "; it is not started again: it has ended too often" : ""));
+  Tail(dir_ + "/" + kCoordinatorLog,
+       "the coordinator " + HowItEnded(status) +
+           (WIFSIGNALED(status) ? "; it is not started again: it has ended too often" : ""));
   EnterPhase(Phase::kLeaving, Duration(0));
+}
+
+void LocalRun::RestartCoordinator() {
+  coordinator_start_at_ = Clock::time_point::max();
+  auto address = ParseHostPort(address_, "coordinator");
+  if (address.ok() && StartCoordinator(address->port)) return EnterPhase(Phase::kStarting, kAddressDeadline);
+  coordinator_start_at_ = Clock::now() + kCoordinatorRetry;
+  EnterPhase(Phase::kUp, Duration(0));
+}
+
+// Its log lies on the same disk, and may say nothing.
+std::string LocalRun::WhyNotStarted(int status) const {
+  if (Status room = CheckRoom(dir_); !room.ok()) return room.message();
+  return "it " + HowItEnded(status) + "; see " + dir_ + "/coordinator.log";
 }
 
 void LocalRun::OnNodeEnded(Node* node, int status) {
@@ -239,12 +280,18 @@ void LocalRun::Advance() {
     case Phase::kStarting:
       AwaitAddress();
       if (phase_ != Phase::kStarting || !late) break;
+      if (coordinator_restarts_ > 0) {  // training goes on without it, so it is tried again
+        ::kill(coordinator_, SIGKILL);
+        EnterPhase(Phase::kStarting, kAddressDeadline);
+        break;
+      }
       display_.Message("the coordinator has not said its address within 30 s");
       status_ = kExitFailed;
       ::kill(coordinator_, SIGKILL);
       EnterPhase(Phase::kStopping, kCoordinatorDeadline);
       break;
     case Phase::kUp:
+      if (Clock::now() >= coordinator_start_at_) RestartCoordinator();
       for (Node& node : nodes_) {
         if (Clock::now() >= node.start_at) StartNode(&node);
       }
@@ -319,8 +366,15 @@ void LocalRun::ShowEvents() {
 }
 
 void LocalRun::ShowView(const ClusterView& view) {
-  if (!view.ranks.empty()) output_.Holder(view.ranks[0].log, view.ranks[0].log_offset);
+  output_.Follow(view);
   if (phase_ != Phase::kUp) return;
+  // The history, where alarms are told otherwise, lies on the same disk.
+  std::string trouble;
+  for (const AlarmView& alarm : view.alarms) {
+    if (alarm.name == "store") trouble = alarm.text;
+  }
+  if (trouble != store_alarm_ && !trouble.empty()) display_.Message("alarm store: " + trouble);
+  store_alarm_ = trouble;
   auto healthy = std::count_if(view.nodes.begin(), view.nodes.end(),
                                [](const NodeView& n) { return n.state == NodeState::kHealthy; });
   std::string text = "step " + std::to_string(view.step.value);
@@ -342,10 +396,7 @@ void LocalRun::ShowEnd() {
   ShowEvents();
   auto text = ReadFile(dir_ + "/" + kStatusFile, 64u << 20);
   Json last = text.ok() ? Json::parse(*text, nullptr, false) : Json();
-  if (last.is_object() && last.contains("ranks") && last["ranks"].is_array() && !last["ranks"].empty()) {
-    const Json& rank = last["ranks"][0];
-    if (rank.is_object()) output_.Holder(rank.value("log", ""), rank.value("log_offset", uint64_t{0}));
-  }
+  output_.FollowLast(last, dir_);
   output_.Pump();
   display_.Clear();
 }

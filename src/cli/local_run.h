@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,8 +22,10 @@ namespace locum {
 
 class LocalRun {
  public:
-  // `dir` is absolute and may be used; `token` lies in it.
-  LocalRun(const RunArgs& args, std::string dir, std::string job, std::string token);
+  // `dir` is absolute and may be used; `token` lies in it. `lock_fd` is its lock, which the caller holds. `started` is
+  // called once, when the coordinator listens.
+  LocalRun(const RunArgs& args, std::string dir, std::string job, std::string token, int lock_fd,
+           std::function<Status()> started);
   ~LocalRun();
   // The exit status of `run`.
   int Main();
@@ -50,9 +53,12 @@ class LocalRun {
   bool StartCoordinator(int port);
   void StartNode(Node* node);
   void AwaitAddress();
+  Status StartAll();
   void OnSignal(int signal);
   void OnEnded(pid_t pid, int status);
   void OnCoordinatorEnded(int status);
+  void RestartCoordinator();
+  std::string WhyNotStarted(int status) const;
   void OnNodeEnded(Node* node, int status);
   void EnterPhase(Phase phase, std::chrono::nanoseconds limit);
   void Advance();
@@ -67,6 +73,8 @@ class LocalRun {
 
   const RunArgs args_;
   const std::string dir_, job_, token_;
+  const int lock_fd_;
+  const std::function<Status()> started_;
   Children children_;
   Display display_;
   RankOutput output_;
@@ -77,7 +85,8 @@ class LocalRun {
   Clock::time_point deadline_{};
   pid_t coordinator_ = 0;
   uint32_t coordinator_restarts_ = 0;  // in quick succession
-  Clock::time_point coordinator_started_at_{};
+  Clock::time_point coordinator_started_at_{}, coordinator_start_at_ = Clock::time_point::max();
+  std::string coordinator_trouble_, store_alarm_;
   std::string address_;
   std::vector<Node> nodes_;
   uint64_t events_at_ = 0;

@@ -4,8 +4,10 @@
 #include <map>
 
 #include "adapters/grpc/channel.h"
+#include "adapters/posix/stacks.h"
 #include "cli/commands.h"
 #include "cli/exit_codes.h"
+#include "cli/files.h"
 #include "cli/usage.h"
 
 namespace locum {
@@ -185,6 +187,7 @@ class Program {
     coordinator_flags_.Add(app, "--token-file", "coordinator.token_file", "FILE",
                            "file with the job's token; else LOCUM_TOKEN, else DIR/token, made when absent");
     app->add_option("--job", coordinator_.job)->group("");
+    app->add_option("--lock-fd", coordinator_.lock_fd)->group("");
     app->add_option("--local-port", coordinator_.local_port)->group("");
     app->add_option("--parent-pidfd", coordinator_.parent_pidfd)->group("");
     actions_.emplace_back(app, [this] {
@@ -251,6 +254,21 @@ class Program {
     failback->add_flag("--wait", wait_, "return when the node has its rank again");
     actions_.emplace_back(failback, [this] { return FailbackMain(target_, node_, wait_); });
 
+    auto* adopt = app_.add_subcommand("adopt", "take over nodes whose coordinator's database is lost");
+    adopt->footer(
+        "To the coordinator that was started in the lost one's place. Exit status: 0, 1 when it is refused, 2 for bad "
+        "use.");
+    AddTarget(adopt, &target_);
+    actions_.emplace_back(adopt, [this] { return AdoptMain(target_); });
+
+    auto* stacks = app_.add_subcommand("stacks", "")->group("");
+    stacks->add_option("PID", pid_)->required();
+    stacks->add_option("FILE", node_)->required();
+    actions_.emplace_back(stacks, [this] {
+      Status written = WriteStacks(pid_, node_);
+      return written.ok() ? kExitOk : Complain(written.message(), kExitFailed);
+    });
+
     auto* replay = app_.add_subcommand("replay", "step through the logged decisions of a run again");
     replay->footer(
         "Decides again from DIR/inputs-<term>.log and compares. Exit status: 0, 1 when an answer differs, 2 for bad "
@@ -269,6 +287,7 @@ class Program {
   AgentdArgs agentd_;
   Target target_;
   std::string node_;
+  int pid_ = 0;
   bool json_ = false, follow_ = false, wait_ = false;
 };
 
@@ -276,6 +295,7 @@ class Program {
 }  // namespace locum
 
 int main(int argc, char** argv) {
+  locum::OpenStandardDescriptors();
   locum::QuietGrpc();
   return locum::Program(locum::Split(argc, argv)).Main();
 }

@@ -106,4 +106,19 @@ bool IsNumericAddress(const std::string& host) {
 
 bool IsLoopback(const std::string& host) { return host == "::1" || host.rfind("127.", 0) == 0; }
 
+Result<HostPort> ListenAddress(const Config& config) {
+  if (!config.listen.empty()) {
+    auto address = ParseHostPort(config.listen, "--listen");
+    if (address.ok() && !IsNumericAddress(address->host)) {
+      return Invalid("--listen: '" + address->host +
+                     "' is not a numeric address; or name the interface by --interface");
+    }
+    return address;
+  }
+  if (config.interface_name.empty()) return HostPort{"127.0.0.1", static_cast<uint16_t>(config.port)};
+  auto host = InterfaceAddress(config.interface_name);
+  if (!host.ok()) return host.status();
+  return HostPort{*host, static_cast<uint16_t>(config.port)};
+}
+
 }  // namespace locum

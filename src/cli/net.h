@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "adapters/config/config.h"
 #include "base/status.h"
 
 namespace locum {
@@ -23,5 +24,7 @@ Result<std::string> InterfaceAddress(const std::string& name);
 Result<std::string> LocalAddressTowards(const HostPort& peer);
 bool IsNumericAddress(const std::string& host);
 bool IsLoopback(const std::string& host);
+// Where the config has a coordinator listen.
+Result<HostPort> ListenAddress(const Config& config);
 
 }  // namespace locum

@@ -31,7 +31,9 @@ struct Found {
 // What is there but cannot be read is said as `locum run` and `locum coordinator` say it.
 Status CheckReadable(const std::string& dir) {
   Status status = Store::OpenToRead(dir).status();
-  return status.code() == Code::kRefused || status.code() == Code::kCorrupt ? Invalid(status.message()) : OkStatus();
+  const bool is_told =
+      status.code() == Code::kInvalid || status.code() == Code::kRefused || status.code() == Code::kCorrupt;
+  return is_told ? Invalid(status.message()) : OkStatus();
 }
 
 // kInvalid: bad use.
@@ -164,6 +166,20 @@ int EventsMain(const Target& target, bool json, bool follow) {
     if (!found->dir.empty()) ended = ::access((found->dir + "/" + kCoordinatorFile).c_str(), F_OK) != 0;
     if (!ended) std::this_thread::sleep_for(kFollowPause);
   }
+}
+
+int AdoptMain(const Target& target) {
+  auto found = Find(target);
+  if (!found.ok()) return FailedOr(found.status());
+  if (found->client == nullptr) {
+    return Complain(
+        "no coordinator runs for " + found->dir + "; start one where the lost one was, with the same command " +
+            "and the same token: locum coordinator --dir " + found->dir + " --listen HOST:PORT -- COMMAND...",
+        kExitFailed);
+  }
+  if (Status status = found->client->Adopt(); !status.ok()) return FailedOr(status);
+  std::cout << "accepted: the nodes that train for the lost coordinator are taken over\n" << std::flush;
+  return kExitOk;
 }
 
 int FailbackMain(const Target& target, const std::string& node, bool wait) {

@@ -4,12 +4,56 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <optional>
 #include <vector>
 
 namespace locum {
+namespace {
+
+// Whether the holder of a rank has been told to run with it: from then on it is known where its output begins.
+bool Runs(const ClusterView& view, const RankView& rank) {
+  for (const NodeView& node : view.nodes) {
+    for (const WorkerReport& worker : node.workers) {
+      if (worker.worker == rank.worker && worker.state.rank == rank.rank) return true;
+    }
+  }
+  return false;
+}
+
+// The holder of rank 0 in the last status, if it has run with it.
+std::optional<Json> LastHolder(const Json& status) {
+  try {
+    const Json& rank = status.at("ranks").at(0);
+    for (const Json& node : status.at("nodes")) {
+      for (const Json& worker : node.at("workers")) {
+        if (worker.at("worker") == rank.at("worker") && worker.at("rank") == rank.at("rank")) return rank;
+      }
+    }
+  } catch (const Json::exception&) {
+  }
+  return std::nullopt;
+}
+
+}  // namespace
 
 RankOutput::~RankOutput() {
   if (fd_ >= 0) ::close(fd_);
+}
+
+void RankOutput::Follow(const ClusterView& view) {
+  if (!view.ranks.empty() && Runs(view, view.ranks[0])) Holder(view.ranks[0].log, view.ranks[0].log_offset);
+}
+
+void RankOutput::FollowLast(const Json& status, const std::string& dir) {
+  const std::optional<Json> rank = LastHolder(status);
+  if (!rank) return;
+  // JSON is text, and the path of DIR need not be one; the name of a log is.
+  std::error_code error;
+  const std::string real = std::filesystem::canonical(dir, error).string();
+  const std::string name = std::filesystem::path(rank->value("log", "")).filename().string();
+  if (error || name.empty()) return;
+  Holder(real + "/nodes/" + rank->value("node", "") + "/" + name, rank->value("log_offset", uint64_t{0}));
 }
 
 void RankOutput::Holder(const std::string& log, uint64_t offset) {

@@ -7,6 +7,9 @@
 #include <string>
 #include <string_view>
 
+#include "cli/status_json.h"
+#include "core/coordinator.h"
+
 namespace locum {
 
 class RankOutput {
@@ -16,6 +19,11 @@ class RankOutput {
   RankOutput(const RankOutput&) = delete;
   RankOutput& operator=(const RankOutput&) = delete;
 
+  // Rank 0 is held by whom the view says, once it has been told to run with it: only from then on it is known where in
+  // its log the rank's output begins.
+  void Follow(const ClusterView& view);
+  // The same by the last status of the run in `dir`.
+  void FollowLast(const Json& status, const std::string& dir);
   // Rank 0 is held by the worker with this log, which got it when the log had `offset` bytes.
   void Holder(const std::string& log, uint64_t offset);
   // Passes on what is new.

@@ -14,14 +14,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<std::string_view, 9> kCoordinatorFiles = {
-    "lock",      "token",    "coordinator.json", "coordinator.json.tmp", "status.json", "status.json.tmp",
-    "token.tmp", "store.db", "events.jsonl"};
+constexpr std::array<std::string_view, 10> kCoordinatorFiles = {
+    "lock",         "token",           "coordinator.json", "coordinator.json.tmp",
+    "status.json",  "status.json.tmp", "token.tmp",        "store.db",
+    "events.jsonl", "room.tmp"};
 constexpr std::array<std::string_view, 3> kAgentFiles = {"keeper.lock", "keeper.sock", "agent.log"};
 // With these a directory is one of Locum's, whatever else a person has put there.
 constexpr std::array<std::string_view, 2> kMarks = {"store.db", "keeper.lock"};
 // No reason to refuse either: what `locum run` makes beforehand, and what a new file system has.
-constexpr std::array<std::string_view, 4> kHarmless = {"coordinator.log", "nodes", "output.log", "lost+found"};
+constexpr std::array<std::string_view, 4> kHarmless = {kCoordinatorLog, "nodes", "output.log", "lost+found"};
 constexpr std::string_view kWorker = "worker-";
 constexpr size_t kNamed = 3;  // in a message
 
@@ -68,6 +69,8 @@ bool IsCoordinatorFile(const std::string& name) {
          (StartsWith(name, "inputs-") && EndsWith(name, ".log"));
 }
 
+bool IsRunFile(const std::string& name) { return IsCoordinatorFile(name) || name == kCoordinatorLog; }
+
 bool IsAgentFile(const std::string& name) { return IsIn(kAgentFiles, name); }
 
 bool HoldsWorkerFiles(const std::string& path) {
@@ -75,8 +78,12 @@ bool HoldsWorkerFiles(const std::string& path) {
   return std::any_of(names.begin(), names.end(), [](const std::string& name) { return StartsWith(name, kWorker); });
 }
 
+Status StartDir::Check(const std::string& path, const std::string& setting) {
+  return CheckForeign(path, setting, NamesIn(path));
+}
+
 Status StartDir::Make(const std::string& path, const std::string& setting) {
-  LOCUM_RETURN_IF_ERROR(CheckForeign(path, setting, NamesIn(path)));
+  LOCUM_RETURN_IF_ERROR(Check(path, setting));
   path_ = path;
   for (fs::path at = path; !at.empty() && ::access(at.c_str(), F_OK) != 0; at = at.parent_path()) {
     made_.insert(made_.begin(), at.string());

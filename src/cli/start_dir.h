@@ -21,8 +21,9 @@ class StartDir {
   // Takes away what is new, unless it is to be kept.
   ~StartDir();
 
-  // Makes `path` (absolute) with its parents. kInvalid when it is "/", or holds what is not Locum's; `setting` is what
-  // the message calls it: "--dir".
+  // kInvalid when `path` (absolute) is "/", or holds what is not Locum's; `setting` is what the message calls it: "--dir".
+  static Status Check(const std::string& path, const std::string& setting);
+  // Makes `path` with its parents, when it may be used.
   Status Make(const std::string& path, const std::string& setting);
   // The lock is held: of the names that `ours` knows, those that were not there at Make are new. With a `lock_file`
   // those that come from now on, and that file.
@@ -39,8 +40,10 @@ class StartDir {
   bool (*ours_)(const std::string&) = nullptr;
 };
 
-// Whether the file of this name in a DIR is one that a coordinator makes; that an agent makes for itself.
+// Whether the file of this name in a DIR is one that a coordinator makes; that `locum run` or its coordinator does;
+// that an agent makes for itself.
 bool IsCoordinatorFile(const std::string& name);
+bool IsRunFile(const std::string& name);
 bool IsAgentFile(const std::string& name);
 // Whether a worker was ever started for the node whose directory this is.
 bool HoldsWorkerFiles(const std::string& path);

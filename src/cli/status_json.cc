@@ -137,10 +137,15 @@ Json StatusJson(const ClusterView& view) {
     r["step_log"] = rank.step_log;
     ranks.push_back(std::move(r));
   }
+  Json alarms = Json::array();
+  for (const AlarmView& alarm : view.alarms) {
+    alarms.push_back({{"name", alarm.name}, {"node", alarm.node}, {"text", alarm.text}, {"age_ns", alarm.age.count()}});
+  }
   Json json;
   json["job"] = std::move(job);
   json["nodes"] = std::move(nodes);
   json["ranks"] = std::move(ranks);
+  json["alarms"] = std::move(alarms);
   return json;
 }
 
@@ -179,6 +184,7 @@ Json StatusJson(const PersistentState& stored, const Json& last) {
     for (Json& node : json["nodes"]) node["connected"] = false;
   }
   json["job"]["waiting_for"] = "";
+  json["alarms"] = Json::array();  // nobody watches
   json["job"]["coordinator"] = "not running";
   return json;
 }
@@ -207,6 +213,10 @@ std::string StatusTable(const Json& status, const std::string& dir) {
   }
   if (!reason.empty() && !stopped) out += "reason: " + reason + "\n";
   if (std::string waits = job.value("waiting_for", ""); !waits.empty()) out += "waiting for " + waits + "\n";
+  for (const Json& alarm : status["alarms"]) {
+    const std::string node = alarm.value("node", "");
+    out += "alarm " + Cell(alarm["name"]) + (node.empty() ? "" : " " + node) + ": " + alarm.value("text", "") + "\n";
+  }
 
   std::vector<std::vector<std::string>> rows;
   rows.push_back({"NODE", "STATE", "ROLE", "RANKS", "ADDRESS", "CPU%", "MEM%", "DISK%", "NETWORK", "REASON"});

@@ -61,8 +61,6 @@ std::string Compare(const std::string& mine, const JoinInfo& a, const std::strin
   return "";
 }
 
-std::string Where(const std::string& node, Slot slot) { return node + " slot " + std::to_string(slot.value); }
-
 }  // namespace
 
 // Every worker is compared with one that counts: a rank's if there is one, else the first that is ready.

@@ -45,13 +45,17 @@ std::vector<Action> Coordinator::Impl::Step(const Event& event, Time now) {
   wake_ = kNever;
   if (!started_) {
     started_ = true;
-    began_ = phase_since_ = last_progress_ = finish_since_ = now;
+    began_ = phase_since_ = last_progress_ = finish_since_ = waiting_since_ = adopt_since_ = now;
     for (auto& [name, node] : nodes_) node.last_heard = now;
     AddNote("coordinator_started").reason = adopting_ ? "took up an unfinished job" : "new job";
   }
   std::visit([this](const auto& e) { On(e); }, event);
   waiting_for_.clear();  // whatever still has to be waited for says so again
-  if (!stopped_ && !ended_) {
+  capped_.clear();
+  if (!stopped_ && !ended_ && store_waits_) {
+    waiting_for_ = "the coordinator's store, which cannot be written; until it can, no node is replaced";
+  } else if (!stopped_ && !ended_) {
+    ProgressAdopt();
     Gather();
     Detect();
     TryPlaceMissing();
@@ -61,13 +65,18 @@ std::vector<Action> Coordinator::Impl::Step(const Event& event, Time now) {
     CheckStops();
     ProgressStop();
     ProgressFinish();
-    RestartSlots();
-    Handshakes();
+    if (Over()) {
+      waiting_for_.clear();
+    } else {
+      RestartSlots();
+      Handshakes();
+    }
   }
   if (waiting_for_ != waiting_noted_) {
     if (!waiting_for_.empty()) AddNote("waiting").reason = waiting_for_;
     waiting_noted_ = waiting_for_;
   }
+  UpdateAlarms();
   if (!stopped_) SendOrders();
 
   p_.nodes.clear();

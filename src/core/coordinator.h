@@ -20,8 +20,9 @@ namespace locum {
 // ---- What it is told at its making -----------------------------------------------------------------------
 
 struct Timeouts {
-  Duration heartbeat = std::chrono::milliseconds(100);  // a node reports at least this often
-  Duration silence = std::chrono::milliseconds(700);    // a silent node is suspect; failed if training stands still
+  // A node reports at least this often, and what changes at once; kQuicker times as often while training stands still.
+  Duration heartbeat = std::chrono::milliseconds(500);
+  Duration silence = std::chrono::milliseconds(700);  // while training stands still; a silent node is failed then
   Duration lost_stream_grace =
       std::chrono::milliseconds(15);  // lost stream + broken collective: how long to wait for other evidence
   Duration culprit_grace = std::chrono::milliseconds(300);  // broken collective and no culprit: same members again
@@ -37,6 +38,14 @@ struct Timeouts {
   friend bool operator==(const Timeouts&, const Timeouts&) = default;
 };
 
+// Of what happens by itself; beyond it an operator is asked.
+struct Limits {
+  uint32_t restarts = 3;      // of workers in place, on one node within `window`; then the node counts as failed
+  uint32_t recoveries = 100;  // with a culprit, of the job within `window`; then the next one waits
+  Duration window = std::chrono::hours(1);
+  friend bool operator==(const Limits&, const Limits&) = default;
+};
+
 struct JobSpec {
   std::string job;
   std::vector<std::string> command;
@@ -45,6 +54,10 @@ struct JobSpec {
   uint32_t workers_per_node = 1;
   uint64_t seed = 0;
   Timeouts timeouts;
+  Limits limits;
+  // A worker that fails alone: false, it is started again on its node; true, a spare that is ready takes its node's
+  // ranks, which is quicker where the program starts slowly.
+  bool worker_to_spare = false;
   friend bool operator==(const JobSpec&, const JobSpec&) = default;
 };
 
@@ -99,6 +112,7 @@ struct PersistentState {
   JobSpec spec;
   Term term;
   Incarnation cluster;
+  Incarnation adopts;  // 0, or the cluster whose nodes are being taken over
   JobPhase phase = JobPhase::kGathering;
   Generation generation;  // the newest opened
   Step recovery_step;     // of that generation, once fixed
@@ -137,6 +151,16 @@ struct FailbackRequested {
   uint64_t request;
   std::string node;
 };
+// Takes over the nodes of a coordinator whose database is lost.
+struct AdoptRequested {
+  uint64_t request;
+};
+// What the store can take. While what was to be persisted waits, nothing that follows from it is sent; so nobody can
+// answer, and deadlines stand still: facts are taken, and what follows from them is decided when it can be sent.
+struct StoreChanged {
+  std::string error;   // why it cannot be written; empty: it can
+  bool waits = false;  // something to persist waits; else only less than that could not be written
+};
 struct StopRequested {
   std::string reason;
 };  // SIGINT, SIGTERM: end nothing on record, only note it
@@ -144,8 +168,12 @@ struct Paused {
   Duration gap;
 };  // this process itself did not run for that long: all deadlines start anew
 struct Tick {};
-using Event =
-    std::variant<NodeConnected, NodeLost, WorkerReady, NodeReported, FailbackRequested, StopRequested, Paused, Tick>;
+using Event = std::variant<NodeConnected, NodeLost, WorkerReady, NodeReported, FailbackRequested, AdoptRequested,
+                           StoreChanged, StopRequested, Paused, Tick>;
+
+// Exit statuses of a job that the core itself ends; docs/operations.md has the table.
+inline constexpr int kExitStateLost = 80;     // no complete copy of the state is left
+inline constexpr int kExitProgramFault = 81;  // the program fails by itself wherever it runs: do not requeue
 
 // ---- Actions -----------------------------------------------------------------------------------------------
 
@@ -156,10 +184,11 @@ struct SendWelcome {
   StreamId stream;
   Welcome welcome;
 };
-struct RefuseNode {
+struct RefuseNode {  // tell it and close the stream
   StreamId stream;
   std::string reason;
-};  // tell it and close the stream
+  bool end = false;  // what it still runs is over, too; else a node that trains goes on and asks again later
+};
 struct SendOrder {
   StreamId stream;
   NodeOrder order;
@@ -213,6 +242,14 @@ struct RankView {
   std::string log, step_log;
   uint64_t log_offset = 0;
 };
+// Something an operator should know; it is gone when its reason is.
+struct AlarmView {
+  std::string name;  // stable
+  std::string node;  // empty: the job's
+  std::string text;
+  Duration age{};
+  friend bool operator==(const AlarmView&, const AlarmView&) = default;
+};
 struct ClusterView {
   std::string job;
   JobPhase phase = JobPhase::kGathering;
@@ -225,8 +262,9 @@ struct ClusterView {
   double loss = 0;  // rank 0's last
   int exit_status = 0;
   std::string reason;
-  std::vector<NodeView> nodes;  // by name
-  std::vector<RankView> ranks;  // by rank
+  std::vector<NodeView> nodes;    // by name
+  std::vector<RankView> ranks;    // by rank
+  std::vector<AlarmView> alarms;  // by name and node
 };
 
 class Coordinator {

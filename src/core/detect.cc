@@ -30,11 +30,12 @@ void Coordinator::Impl::Detect() {
   DetectSilence();
   DetectIdle();
   DetectHang();
+  DetectLinks();
 }
 
 // One rank computes for so long that all others wait: it hangs. If all wait, the collective does.
 void Coordinator::Impl::DetectHang() {
-  if (p_.phase != JobPhase::kRunning || adopting_) return;
+  if ((p_.phase != JobPhase::kRunning && p_.phase != JobPhase::kStopping) || adopting_) return;
   const Time due = last_progress_ + T().hang;
   if (now_ < due) return Want(due);
   std::vector<Fault> faults;
@@ -45,19 +46,25 @@ void Coordinator::Impl::DetectHang() {
     const Position position = report->state.position;
     const bool waits = position == Position::kInCollective || position == Position::kParked;
     any_waits |= waits;
-    if (!waits)
-      faults.push_back({p.node, p.rank, p.worker, "it has held all others up for the time of timeouts.hang", true});
+    if (waits) continue;
+    Fault fault{p.node, p.rank, p.worker, "it has held all others up for the time of timeouts.hang"};
+    fault.answers = fault.in_place = fault.hung = true;
+    faults.push_back(fault);
   }
   last_progress_ = now_;
-  if (!any_waits) return;  // one slow step of everyone
+  stalled_ = !any_waits;
+  if (!any_waits) return;  // one slow step of everyone, or a hang of all: not for this to decide
   Open(faults, faults.empty() ? "no rank has made a step for the time of timeouts.hang" : faults.front().reason);
 }
 
 // A node without ranks costs nothing while it is away, but it is no spare.
 void Coordinator::Impl::DetectIdle() {
   for (auto& [name, node] : nodes_) {
-    if (HoldsRank(name) || node.state == NodeState::kFailed || node.state == NodeState::kQuarantined) continue;
-    const Time due = node.last_heard + 3 * T().silence;
+    if (HoldsRank(name) || node.state == NodeState::kFailed || node.state == NodeState::kQuarantined ||
+        node.state == NodeState::kLeft) {
+      continue;
+    }
+    const Time due = SilentAt(node) + 2 * T().silence;
     if (now_ < due) {
       if (!node.connected) Want(due);
       continue;
@@ -70,25 +77,35 @@ void Coordinator::Impl::DetectIdle() {
 void Coordinator::Impl::DetectWorkers() {
   std::vector<Fault> faults;
   for (const Placement& p : p_.ranks) {
-    if (p.node.empty()) continue;
+    if (p.worker == Incarnation()) continue;
     const Node* node = NodeOf(p);
     if (!node) continue;
     Fault fault{p.node, p.rank, p.worker, ""};
+    fault.in_place = true;
     const WorkerReport* report = ReportOf(p);
     const auto slot = node->slots.find(p.slot);
-    if (report && report->life == WorkerLife::kExited) {
+    if (node->leaving) {
+      fault.reason = "the node leaves: its agent was told to end";
+    } else if (report && report->life == WorkerLife::kExited) {
       fault.reason = "the worker ended: " + (report->exit ? report->exit->what : std::string("gone"));
+      const bool well = report->exit && report->exit->status == 0 && report->exit->signal == 0;
+      if (well && !report->exit->stopped) fault.reason += " without locum_finish";
+    } else if (report && report->stuck) {
+      fault.reason = kStuck;
+      fault.in_place = false;
     } else if (proven_dead_.count(p.worker)) {
       fault.reason = "the node was started again";
+      fault.in_place = false;
     } else if (node->connected && node->reported && (slot == node->slots.end() || slot->second.worker != p.worker)) {
       fault.reason = "the node no longer runs this worker";
+    } else if (report && !report->state.error.empty()) {
+      fault.reason = "the worker reports: " + report->state.error;
     } else if (report && report->state.word.state == WordState::kTorn && !Recovering()) {
       // During a recovery a torn state is only one that is fetched anew.
       fault.reason = "an update failed half-way; its state is torn";
-    } else if (report && !report->state.error.empty()) {
-      fault.reason = "the worker reports: " + report->state.error;
     } else if (report && p_.phase == JobPhase::kRecovering && report->state.cannot_pull == p_.generation) {
       fault.reason = "it could not fetch the state: " + report->state.pull_error;
+      fault.in_place = false;
     } else {
       continue;
     }
@@ -134,6 +151,8 @@ void Coordinator::Impl::DetectBroken() {
   if (!faults.empty()) return Open(faults, faults.front().reason);
   const Time due = broken_since_ + T().culprit_grace;
   if (now_ < due) return Want(due);
+  // Connecting anew has not helped either: before it is tried once more, someone may be cut off.
+  if (!resumed_ && p_.phase == JobPhase::kRunning && TestLinks()) return;
   Open({}, "a collective broke on rank " + std::to_string(first.value) + " and no culprit appeared: " + why);
 }
 
@@ -160,7 +179,7 @@ bool Coordinator::Impl::StandsStill(Duration since) const {
   if (Recovering()) return true;
   for (const Placement& p : p_.ranks) {
     const Node* node = NodeOf(p);
-    if (!node || now_ - node->last_heard >= T().silence) continue;
+    if (!node || now_ >= SilentAt(*node)) continue;
     const WorkerReport* report = ReportOf(p);
     if (!report || report->life != WorkerLife::kReady) continue;
     const bool waits = report->state.position == Position::kInCollective ||
@@ -171,16 +190,28 @@ bool Coordinator::Impl::StandsStill(Duration since) const {
   return now_ - last_progress_ >= since;
 }
 
+// Whether the node should report quickly: someone waits longer than a collective takes, or everyone for everyone.
+bool Coordinator::Impl::Hurries(const Node& node) const {
+  const bool leaves =
+      std::any_of(p_.leaving.begin(), p_.leaving.end(), [&](const Placement& p) { return p.node == node.name; });
+  if ((!leaves && !HoldsRank(node.name)) || adopting_ || Over()) return false;
+  if (Recovering() || p_.phase == JobPhase::kStopping || !resumed_ || broken_) return true;
+  return p_.phase == JobPhase::kRunning && std::any_of(p_.ranks.begin(), p_.ranks.end(), [&](const Placement& p) {
+           const WorkerReport* report = ReportOf(p);
+           return report && report->waits;
+         });
+}
+
 void Coordinator::Impl::DetectSilence() {
   std::set<std::string> silent, all;
   for (const Placement& p : p_.ranks) {
     Node* node = NodeOf(p);
     if (!node) continue;
     all.insert(p.node);
-    if (now_ - node->last_heard >= T().silence) {
+    if (now_ >= SilentAt(*node)) {
       silent.insert(p.node);
     } else {
-      Want(node->last_heard + T().silence);
+      Want(SilentAt(*node));
       if (node->suspect_noted) {
         node->suspect_noted = false;
         SetState(*node, NodeState::kHealthy, "");
@@ -193,7 +224,8 @@ void Coordinator::Impl::DetectSilence() {
     if (node.suspect_noted) continue;
     node.suspect_noted = true;
     SetState(node, NodeState::kSuspect, "silent");
-    AddNote("node_suspect", node).reason = "no report for " + std::to_string(T().silence.count() / 1000000) + " ms";
+    AddNote("node_suspect", node).reason =
+        "no report for " + std::to_string((now_ - node.last_heard).count() / 1000000) + " ms";
   }
   if (silent.size() * 2 > all.size() && all.size() > 1) {
     std::string unseen;

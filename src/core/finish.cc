@@ -16,8 +16,10 @@ void Coordinator::Impl::TellEnd() {
   Note note = EndNote(p_);
   note.step = committed_;
   out_.emplace_back(std::move(note));
-  end_at_ = now_ + T().grace + std::chrono::seconds(2);
+  LetNodesEnd();
 }
+
+void Coordinator::Impl::LetNodesEnd() { end_at_ = now_ + T().grace + std::chrono::seconds(2); }
 
 Note EndNote(const PersistentState& ended) {
   Note note;

@@ -31,14 +31,27 @@ void Coordinator::Impl::FailStart(const Node& node, const SlotInfo& slot) {
   const WorkerExit exit = slot.report->exit.value_or(WorkerExit{});
   std::string why = "the command '" + CommandLine(p_.spec.command) + "' ended on node " + node.name +
                     " before its first step: " + exit.what;
-  if (exit.status == 0 && exit.signal == 0) why += "; does it call locum_join and locum_next_step?";
+  if (slot.report->joined && !slot.Ready()) {
+    why += "; it had joined, and never called locum_next_step";
+  } else if (exit.status == 0 && exit.signal == 0) {
+    why += "; does it call locum_join and locum_next_step?";
+  }
   if (const std::string last = LastLine(exit.log_tail); !last.empty()) why += "; its last line: " + last;
   if (!slot.report->log.empty()) why += "; its output is in " + slot.report->log;
   Fail(std::max(1, ShellStatus(exit)), why);
 }
 
 void Coordinator::Impl::Gather() {
-  if (p_.phase != JobPhase::kGathering) return;
+  if (p_.phase != JobPhase::kGathering || Adopting()) return;
+  std::string strangers;
+  for (const auto& [name, node] : nodes_) {
+    if (node.stranger && node.connected) strangers += (strangers.empty() ? "" : ", ") + name;
+  }
+  if (!strangers.empty()) {
+    waiting_for_ = "an operator: nodes that train for another coordinator are connected (" + strangers +
+                   "); `locum adopt` takes them over, ending their agents lets a new job begin";
+    return;
+  }
   std::vector<Node*> ready;
   for (auto& [name, node] : nodes_) {
     if (NodeReady(node)) ready.push_back(&node);
@@ -53,7 +66,9 @@ void Coordinator::Impl::Gather() {
       const Time late = info.started_at + T().join;
       if (now_ >= late) {
         return Fail(1,
-                    "the worker on " + node.name + " slot " + std::to_string(slot.value) + " has not joined within " +
+                    "the worker on " + node.name + " slot " + std::to_string(slot.value) +
+                        (info.report->joined ? " has joined and not called locum_next_step within "
+                                             : " has not joined within ") +
                         std::to_string(std::chrono::duration_cast<std::chrono::seconds>(T().join).count()) +
                         " s (timeouts.join): the command must call locum_join and locum_next_step; its output is in " +
                         info.report->log);

@@ -9,6 +9,7 @@ namespace locum {
 // The intent: the next generation with its placement. Everything here is decided before anybody is told, and is on
 // disk before anybody is told, since a Persist precedes what this Step sends.
 void Coordinator::Impl::Open(const std::vector<Fault>& faults, const std::string& reason) {
+  if (ProgramFault(faults) || Capped(faults, reason)) return;
   const bool was_running = p_.phase == JobPhase::kRunning || p_.phase == JobPhase::kStopping;
   if (was_running && !resumed_) ++fruitless_;
   ++opened_;
@@ -24,6 +25,8 @@ void Coordinator::Impl::Open(const std::vector<Fault>& faults, const std::string
     note.worker = fault.worker;
     note.reason = fault.reason;
     if (ReportOf(*PlacementOf(fault.rank))) note.step = ReportOf(*PlacementOf(fault.rank))->state.word.step;
+    failed_since_[fault.worker] =
+        "rank " + std::to_string(fault.rank.value) + " on " + fault.node + ": " + fault.reason;
   }
   if (faults.empty() && p_.generation != Generation(0) && !returning_) AddNote("regroup").reason = reason;
   // The first start and a planned move are no faults; one that comes while they open is.
@@ -36,20 +39,14 @@ void Coordinator::Impl::Open(const std::vector<Fault>& faults, const std::string
   p_.recovery_fixed = false;
   phase_since_ = now_;
   resumed_ = broken_ = false;
+  round_.clear();
+  links_.clear();
+  round_again_ = now_;
   plan_ = {};
-
-  for (const Fault& fault : faults) {
-    if (fault.answers) {
-      faulted_.insert(fault.worker);
-    } else {
-      gone_.insert(fault.worker);
-    }
-  }
-  std::set<std::string> failed;
-  for (const Fault& fault : faults) {
-    if (failed.insert(fault.node).second) FailNode(fault.node, fault.reason);
-  }
-  if (returning_ && failed.count(returning_node_)) {
+  Displace(faults);
+  const bool target_failed =
+      std::any_of(faults.begin(), faults.end(), [&](const Fault& fault) { return fault.node == returning_node_; });
+  if (returning_ && target_failed) {
     returning_ = false;
     CancelMove(reason);
   }
@@ -61,122 +58,12 @@ void Coordinator::Impl::AddSinceFault(Note& note) const {
   if (fault_at_) note.figures.emplace_back("since_fault_ns", (now_ - *fault_at_).count());
 }
 
-// A silent node takes all its ranks with it; on one that is heard, the other workers still hold state and serve it.
-void Coordinator::Impl::FailNode(const std::string& name, const std::string& reason) {
-  Node& node = nodes_[name];
-  node.role = Role::kNone;
-  node.suspect_noted = false;
-  SetState(node, NodeState::kFailed, reason);
-  const bool heard = node.connected && now_ - node.last_heard < T().silence;
-  for (Placement& p : p_.ranks) {
-    if (p.node != name) continue;
-    if (!heard) gone_.insert(p.worker);
-    if (!proven_dead_.count(p.worker) && !LeavingOf(p.worker)) p_.leaving.push_back(p);
-    p.node.clear();
-    p.worker = Incarnation();
-  }
-}
-
-// Ranks without a holder, a node's ranks together: back to a holder that was leaving in a planned move, else to a
-// spare, else to a node whose former workers live.
-void Coordinator::Impl::TryPlaceMissing() {
-  if (p_.phase != JobPhase::kFreezing) return;
-  std::map<uint32_t, std::vector<Placement*>> groups;
-  for (Placement& p : p_.ranks) {
-    if (p.node.empty()) groups[p.rank.value / p_.spec.workers_per_node].push_back(&p);
-  }
-  if (groups.empty()) return;
-  std::string ranks;
-  for (const auto& [index, group] : groups) {
-    if (RestoreHolder(group) || PlaceOnSpare(group) || PlaceOnFormer(group)) continue;
-    for (const Placement* p : group) ranks += (ranks.empty() ? "" : ", ") + std::to_string(p->rank.value);
-  }
-  if (!ranks.empty()) waiting_for_ = "a spare to take rank " + ranks;
-}
-
-bool Coordinator::Impl::RestoreHolder(const std::vector<Placement*>& group) {
-  std::vector<Placement> old;
-  for (const Placement* p : group) {
-    for (const Placement& l : p_.leaving) {
-      const Node* node = NodeOf(l);
-      const WorkerReport* report = ReportOf(l);
-      if (l.rank == p->rank && node && node->state == NodeState::kHealthy && node->connected && report &&
-          report->life == WorkerLife::kReady && !Gone(l.worker) && MayTakeRank(l.worker)) {
-        old.push_back(l);
-        break;
-      }
-    }
-  }
-  if (old.size() != group.size()) return false;
-  for (size_t i = 0; i < group.size(); ++i) {
-    *group[i] = old[i];
-    std::erase_if(p_.leaving, [&](const Placement& l) { return l.worker == old[i].worker; });
-    nodes_[old[i].node].role = Role::kActive;
-    AddNote("rank_kept", nodes_[old[i].node]).rank = old[i].rank;
-  }
-  return true;
-}
-
-bool Coordinator::Impl::PlaceOnSpare(const std::vector<Placement*>& group) {
-  Node* best = nullptr;
-  for (auto& [name, node] : nodes_) {
-    if (!UsableSpare(node)) continue;
-    // One that has never failed before one that was repaired; then by name.
-    const auto worse = [](const Node& n) { return n.state == NodeState::kProbation; };
-    if (!best || (worse(*best) && !worse(node)) || (worse(*best) == worse(node) && NaturalLess(name, best->name))) {
-      best = &node;
-    }
-  }
-  if (!best) return false;
-  best->role = Role::kActive;
-  SetState(*best, NodeState::kHealthy, "");
-  for (Placement* p : group) {
-    p->node = best->name;
-    p->slot = Slot(p->rank.value % p_.spec.workers_per_node);
-    p->worker = best->slots[p->slot].worker;
-    Note& note = AddNote("spare_activated", *best);
-    note.rank = p->rank;
-    note.worker = p->worker;
-    note.reason = "takes rank " + std::to_string(p->rank.value);
-    AddSinceFault(note);
-  }
-  return true;
-}
-
-// The last resort: workers that have left the job but live, beside fresh ones, on any node that is heard. A rank is
-// only learnt from NextStep, so any of them can take any.
-bool Coordinator::Impl::PlaceOnFormer(const std::vector<Placement*>& group) {
-  for (auto& [name, node] : nodes_) {
-    if (HoldsRank(name) || !NodeReady(node) || node.state == NodeState::kQuarantined) continue;
-    if (now_ - node.last_heard >= T().silence) continue;
-    const bool former = std::any_of(node.slots.begin(), node.slots.end(),
-                                    [&](const auto& s) { return LeavingOf(s.second.worker) != nullptr; });
-    const bool fit =
-        std::all_of(node.slots.begin(), node.slots.end(), [&](const auto& s) { return MayTakeRank(s.second.worker); });
-    if (!former || !fit) continue;
-    node.role = Role::kActive;
-    SetState(node, NodeState::kHealthy, "");
-    for (Placement* p : group) {
-      p->node = name;
-      p->slot = Slot(p->rank.value % p_.spec.workers_per_node);
-      p->worker = node.slots.at(p->slot).worker;
-      gone_.erase(p->worker);
-      std::erase_if(p_.leaving, [&](const Placement& l) { return l.worker == p->worker; });
-      Note& note = AddNote("rank_kept", node);
-      note.rank = p->rank;
-      note.worker = p->worker;
-    }
-    return true;
-  }
-  return false;
-}
-
 // Every live worker that holds a rank, or held one, must be frozen before R is fixed.
 void Coordinator::Impl::ProgressFreeze() {
   if (p_.phase != JobPhase::kFreezing || adopting_) return;
   std::vector<Placement> asked = p_.leaving;
   for (const Placement& p : p_.ranks) {
-    if (!p.node.empty()) asked.push_back(p);
+    if (p.worker != Incarnation()) asked.push_back(p);
   }
   std::vector<Fault> late;
   bool all = true;
@@ -192,7 +79,8 @@ void Coordinator::Impl::ProgressFreeze() {
       if (LeavingOf(p.worker)) {
         gone_.insert(p.worker);
       } else {
-        late.push_back({p.node, p.rank, p.worker, "it did not answer the freeze in time"});
+        const Node* node = NodeOf(p);
+        late.push_back({p.node, p.rank, p.worker, "it did not answer the freeze in time", false, node && Heard(*node)});
       }
     }
     Want(due);
@@ -201,16 +89,35 @@ void Coordinator::Impl::ProgressFreeze() {
   if (all && !StateMayExist()) {
     for (const Placement& p : p_.leaving) {
       const Node* node = NodeOf(p);
-      const bool heard = node && node->connected && now_ - node->last_heard < T().silence;
-      if (!Gone(p.worker) || proven_dead_.count(p.worker) || heard) continue;
+      if (!Gone(p.worker) || proven_dead_.count(p.worker)) continue;
+      if (node && Heard(*node)) {
+        // Back from a silence, it is asked to freeze like everyone, and has as long to answer.
+        const Time due = node->heard_since + T().freeze + T().heartbeat;
+        if (now_ >= due) continue;
+        Want(due);
+      }
       // Neither a copy nor the proof that there is none: nothing may be done but wait.
       waiting_for_ = "node " + p.node + ": no live worker holds the state, and it is silent but not proved dead";
       return;
     }
-    return Fail(1, "the state is lost: no live worker holds a complete copy; start the job again in a new directory");
+    return Fail(kExitStateLost, WhatIsLost());
   }
-  const bool placed = std::none_of(p_.ranks.begin(), p_.ranks.end(), [](const Placement& p) { return p.node.empty(); });
+  const bool placed =
+      std::none_of(p_.ranks.begin(), p_.ranks.end(), [](const Placement& p) { return p.worker == Incarnation(); });
   if (all && placed) FixRecovery();
+}
+
+std::string Coordinator::Impl::WhatIsLost() const {
+  std::string text = "the state is lost: no live worker holds a complete copy of state " +
+                     std::to_string(committed_.value) + " or a later one";
+  // By rank, not by incarnation, which is random.
+  std::set<std::string> holders;
+  for (const auto& [worker, failed] : failed_since_) holders.insert(failed);
+  for (const std::string& failed : holders) text += "; " + failed;
+  for (const auto& [name, node] : nodes_) {
+    if (!node.connected) text += "; " + name + " is gone (" + node.reason + ")";
+  }
+  return text + ". What the program has saved itself is not touched; start the job again in a new directory";
 }
 
 // Whether a worker other than `except` has shown a complete copy in this generation's freeze.
@@ -225,21 +132,23 @@ bool Coordinator::Impl::StateMayExist(Incarnation except) const {
 }
 
 void Coordinator::Impl::FixRecovery() {
-  std::vector<HeldCopy> copies;
+  std::vector<HeldCopy> copies, unreachable;
   std::vector<RankPlan> members;
   const auto add = [&](const Placement& p) {
     const WorkerReport* report = ReportOf(p);
     const JoinInfo* info = InfoOf(p);
     if (!report || !info || Gone(p.worker) || report->life != WorkerLife::kReady) return;
     if (report->state.frozen != p_.generation || distrusted_.count(p.worker)) return;
-    copies.push_back(
-        {p.worker, report->state.rank, p.node, info->data_address, report->state.holding, report->state.done});
+    (unreachable_.count(p.worker) ? unreachable : copies)
+        .push_back(
+            {p.worker, report->state.rank, p.node, info->data_address, report->state.holding, report->state.done});
   };
   for (const Placement& p : p_.ranks) {
     add(p);
     members.push_back({p.rank, p.worker, false, false});
   }
   for (const Placement& p : p_.leaving) add(p);
+  if (copies.empty()) copies = std::move(unreachable);
   auto plan = PlanRecovery(copies, members, p_.history);
   if (!plan.ok()) {
     return Fail(1, plan.status().message());
@@ -337,6 +246,7 @@ void Coordinator::Impl::ProgressRunning() {
   if (all_committed && !resumed_) {
     resumed_ = true;
     fruitless_ = opened_ = 0;
+    failed_since_.clear();
     Note& note = AddNote("step_resumed");
     note.figures = {{"last_connected_ns", connected_ns}, {"last_committed_ns", committed_ns}};
     AddSinceFault(note);
@@ -350,6 +260,19 @@ void Coordinator::Impl::ProgressRunning() {
   }
 }
 
+// Of workers that are gone for good nothing need be known.
+void Coordinator::Impl::ForgetWorkers() {
+  std::set<Incarnation> present;
+  for (const auto& [name, node] : nodes_) {
+    for (const auto& [slot, info] : node.slots) present.insert(info.worker);
+  }
+  for (const Placement& p : p_.ranks) present.insert(p.worker);
+  for (std::set<Incarnation>* workers : {&proven_dead_, &faulted_, &hung_, &distrusted_, &unreachable_}) {
+    std::erase_if(*workers, [&](Incarnation worker) { return !present.count(worker); });
+  }
+  std::erase_if(last_step_, [&](const auto& at) { return !present.count(at.first); });
+}
+
 // The old holders have served; what they held is now elsewhere, in a generation that has committed.
 void Coordinator::Impl::AfterResumed() {
   for (const Placement& p : p_.leaving) {
@@ -361,6 +284,7 @@ void Coordinator::Impl::AfterResumed() {
   }
   p_.leaving.clear();
   gone_.clear();
+  ForgetWorkers();
   if (!returning_) return;
   returning_ = false;
   Node& node = nodes_[returning_node_];

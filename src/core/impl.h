@@ -27,6 +27,16 @@ inline constexpr Duration kProvenLife = std::chrono::seconds(10);
 inline constexpr Duration kRestartDelay = std::chrono::seconds(1);
 // Between two handshakes of a node whose link failed one.
 inline constexpr Duration kEchoRetry = std::chrono::seconds(2);
+// Training stands still for that long and everyone is heard: then the links are tested.
+inline constexpr Duration kLinkPatience = std::chrono::seconds(3);
+// For a round of echoes; one that finds nobody gives up within 3 s itself.
+inline constexpr Duration kRoundPatience = std::chrono::seconds(5);
+// Between two rounds that decided nothing.
+inline constexpr Duration kRoundPause = std::chrono::seconds(10);
+// What is waited for that long is for an operator to know.
+inline constexpr Duration kWaitAlarm = std::chrono::seconds(5);
+
+inline constexpr const char* kStuck = "a process of its worker was killed and does not end: the kernel holds it";
 
 struct SlotInfo {
   Incarnation worker;  // as last reported; 0: none
@@ -49,19 +59,24 @@ struct Node {
   Role role = Role::kNone;
   std::string reason;
   bool connected = false;
-  bool seen = false;  // in this coordinator's life
+  bool leaving = false;   // it was told to end
+  bool stranger = false;  // it trains for another cluster and is not welcome yet
+  bool seen = false;      // in this coordinator's life
   StreamId stream = 0;
   NodeHello hello;
   Time last_heard{};
+  Time heard_since{};  // without a silence in between
+  Time quick_since{};  // when it was told to report quickly
   Time lost_at{};
   bool reported = false;  // since it connected: until then an absent worker proves nothing
   std::map<Slot, SlotInfo> slots;
   std::map<Incarnation, JoinInfo> infos;  // of workers whose report has not come yet
   Usage usage;
   bool suspect_noted = false;
-  uint64_t echo_nonce = 0;  // the handshake under way; 0: none
-  Time echo_at{};           // after a failed one: when to try again
-  NodeOrder last_order;     // what this stream was told last
+  std::vector<Time> restarts;  // of ranked workers in place, within the limits' window
+  uint64_t echo_nonce = 0;     // the handshake under way; 0: none
+  Time echo_at{};              // after a failed one: when to try again
+  NodeOrder last_order;        // what this stream was told last
   bool order_sent = false;
   bool told_end = false;  // that the job has ended
 };
@@ -86,11 +101,18 @@ struct Coordinator::Impl {
   void On(const WorkerReady& e);
   void On(const NodeReported& e);
   void On(const FailbackRequested& e);
+  void On(const AdoptRequested& e);
+  void On(const StoreChanged& e);
   void On(const StopRequested& e);
   void On(const Paused& e);
+  void RestartDeadlines();
+  void LetNodesEnd();
   void On(const Tick&) {}
   void TakeReport(Node& node, const WorkerReport& report);
   Node* ByStream(StreamId stream);
+  Time SilentAt(const Node& node) const;
+  bool Heard(const Node& node) const { return node.connected && now_ < SilentAt(node); }
+  void Hear(Node& node);
   void SetState(Node& node, NodeState state, const std::string& reason);
   bool NodeReady(const Node& node) const;  // connected, every slot ready
   bool UsableSpare(const Node& node) const;
@@ -103,6 +125,7 @@ struct Coordinator::Impl {
   bool WantsFreshWorkers() const;
   bool Stale(const Node& node, Slot slot, const SlotInfo& info) const;
   void RestartSlots();  // exited workers of idle slots
+  std::optional<Peer> EchoPeer(const Node& node) const;
   void Handshakes();
 
   // gather.cc: until the first generation
@@ -117,7 +140,14 @@ struct Coordinator::Impl {
   void DetectSilence();
   void DetectIdle();
   void DetectHang();
+
+  // links.cc: who is cut off from its peers alone
+  void DetectLinks();
+  bool TestLinks();
+  bool BeginRound();
+  void AddProbe(WorkerOrder* order) const;
   bool StandsStill(Duration since) const;
+  bool Hurries(const Node& node) const;
 
   // generation.cc: from the trigger to the first commit
   struct Fault {
@@ -125,30 +155,60 @@ struct Coordinator::Impl {
     Rank rank = kNoRank;
     Incarnation worker;
     std::string reason;
-    bool answers = false;  // its library still does: it freezes, and may serve its state
+    bool answers = false;   // its library still does: it freezes, and may serve its state
+    bool in_place = false;  // the worker's alone: its node may start another one
+    bool hung = false;      // nothing of it moves; it is not asked to end
   };
   void Open(const std::vector<Fault>& faults, const std::string& reason);
+
   void AddSinceFault(Note& note) const;
+
+  // blame.cc: the program's own fault, and how often is too often
+  bool Capped(const std::vector<Fault>& faults, const std::string& reason);
+  bool ProgramFault(const std::vector<Fault>& faults);
+  bool MayRestartHere(const Fault& fault);
+
+  // place.cc: who takes the ranks
+  void Displace(const std::vector<Fault>& faults);
+  void ClearWorker(const Fault& fault);
   void FailNode(const std::string& name, const std::string& reason);
   void TryPlaceMissing();
+  std::string PlaceInPlace();
+  bool HoldsLastCopy(const Placement& placement) const;
+  std::string WhyNotInPlace(const Placement& placement) const;
   bool RestoreHolder(const std::vector<Placement*>& group);
   bool PlaceOnFormer(const std::vector<Placement*>& group);
   bool PlaceOnSpare(const std::vector<Placement*>& group);
   bool MayTakeRank(Incarnation worker) const { return !faulted_.count(worker) && !proven_dead_.count(worker); }
+
+  // generation.cc again
   bool StateMayExist(Incarnation except = Incarnation()) const;
+  std::string WhatIsLost() const;
   void ProgressFreeze();
   void FixRecovery();
   void ProgressRecovery();
   void StartRunning();
   void ProgressRunning();
   void AfterResumed();
+  void ForgetWorkers();
   bool Gone(Incarnation worker) const { return gone_.count(worker) != 0; }
+  bool Over() const { return p_.phase == JobPhase::kFinished || p_.phase == JobPhase::kFailed; }
   bool Recovering() const { return p_.phase == JobPhase::kFreezing || p_.phase == JobPhase::kRecovering; }
 
   // moves.cc: planned moves
   Status CheckFailback(const std::string& name) const;
   void ProgressStop();
   void CancelMove(const std::string& why);
+
+  // adopt.cc: the nodes of a coordinator whose database is lost
+  bool Adopting() const { return p_.adopts != Incarnation(); }
+  Status CheckAdopt() const;
+  void WelcomeStranger(Node& node);
+  void ProgressAdopt();
+  void TakeOver(const std::map<Rank, Placement>& found, Generation running, Generation newest);
+
+  // alarms.cc
+  void UpdateAlarms();
 
   // finish.cc
   void CheckStops();
@@ -161,6 +221,7 @@ struct Coordinator::Impl {
   NodeOrder OrderFor(const Node& node) const;
   WorkerOrder OrderFor(const Node& node, Slot slot, const SlotInfo& info) const;
   void SendOrders();
+  Welcome WelcomeFor(const Node& node) const;
 
   // coordinator.cc
   Note& AddNote(const std::string& name);
@@ -196,21 +257,53 @@ struct Coordinator::Impl {
   std::set<Incarnation> proven_dead_;  // of those, the ones their keeper vouches for
   std::set<Incarnation> faulted_;      // blamed by evidence: they take no rank again
   std::set<Incarnation> distrusted_;   // whose state differs from the others'
+  std::set<Incarnation> hung_;         // of the faulted ones, those that are killed without a word
+  struct OwnFault {
+    Rank rank = kNoRank;
+    Generation generation;
+    std::string node, what;
+  };
+  OwnFault own_fault_;              // the newest exit of a worker by its own doing
+  bool failed_here_twice_ = false;  // it was on the same node as the one before
+  std::vector<Time> recoveries_;    // with a culprit, within the limits' window
+  std::string capped_;              // why the next one waits; recomputed in each Step
+  std::string store_error_;
+  bool store_waits_ = false;
+  struct Alarm {
+    std::string text;
+    Time since;
+  };
+  std::map<std::pair<std::string, std::string>, Alarm> alarms_;  // by name and node
+  Time waiting_since_{};
+  Time adopt_since_{};
   Time broken_since_{};
   bool broken_ = false;
   Time phase_since_{};
   RecoveryPlan plan_;
-  bool resumed_ = true;           // every rank has committed in this generation
-  uint32_t fruitless_ = 0;        // generations in a row that ran and made no step
-  uint32_t opened_ = 0;           // since the last commit
+  bool resumed_ = true;                              // every rank has committed in this generation
+  uint32_t fruitless_ = 0;                           // generations in a row that ran and made no step
+  uint32_t opened_ = 0;                              // since the last commit
+  std::map<Incarnation, std::string> failed_since_;  // the last commit: who failed, where, and why
   std::optional<Time> fault_at_;  // of the newest trigger that was a fault, in this coordinator's life
   ::locum::Step committed_;       // by every rank
   Time last_progress_{};          // when some rank last moved on
+  bool stalled_ = false;          // no rank has for timeouts.hang, and none waits for another
   std::map<Incarnation, ::locum::Step> last_step_;
   std::string waiting_for_;
   std::string waiting_noted_;
   PlannedMove move_;
   uint64_t last_nonce_ = 0;
+  struct Probe {
+    std::string node;
+    Slot slot;
+    Incarnation worker;
+    uint64_t nonce = 0;
+    Peer self;  // as the one before it is told
+  };
+  std::vector<Probe> round_;           // the test of the links under way; each echoes with the next
+  Time round_at_{}, round_again_{};    // when it began; when another may
+  std::string links_;                  // what the last round found wrong, as long as training stands still
+  std::set<Incarnation> unreachable_;  // for its peers; its copy is the last one to be fetched
   uint64_t sequence_ = 0;
   bool returning_ = false;  // this generation is a planned move
   std::string returning_node_;
@@ -221,6 +314,8 @@ struct Coordinator::Impl {
   std::vector<Action> out_;  // of this Step
   Time wake_ = kNever;
 };
+
+inline std::string Where(const std::string& node, Slot slot) { return node + " slot " + std::to_string(slot.value); }
 
 // The exit status a shell would show.
 int ShellStatus(const WorkerExit& exit);

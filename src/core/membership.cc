@@ -12,6 +12,18 @@ Node* Coordinator::Impl::ByStream(StreamId stream) {
   return nullptr;
 }
 
+// In calm a node reports seldom, and its silence says little. When training stands still it is asked to report quickly,
+// and has from then on no longer than timeouts.silence.
+Time Coordinator::Impl::SilentAt(const Node& node) const {
+  if (node.order_sent && node.last_order.quick) return std::max(node.last_heard, node.quick_since) + T().silence;
+  return node.last_heard + std::max(T().silence, 3 * T().heartbeat);
+}
+
+void Coordinator::Impl::Hear(Node& node) {
+  if (!Heard(node)) node.heard_since = now_;
+  node.last_heard = now_;
+}
+
 void Coordinator::Impl::SetState(Node& node, NodeState state, const std::string& reason) {
   if (node.state == state && node.reason == reason) return;
   const bool changed = node.state != state;
@@ -24,8 +36,9 @@ void Coordinator::Impl::SetState(Node& node, NodeState state, const std::string&
 }
 
 void Coordinator::Impl::On(const NodeConnected& e) {
+  bool end = false;
   const auto refuse = [&](const std::string& why) {
-    out_.emplace_back(RefuseNode{e.stream, why});
+    out_.emplace_back(RefuseNode{e.stream, why, end});
     Note& note = AddNote("node_refused");
     note.node = e.hello.name;
     note.reason = why;
@@ -37,21 +50,26 @@ void Coordinator::Impl::On(const NodeConnected& e) {
                   "): install the same version");
   }
   if (h.name.empty() || h.name.size() > 255) return refuse("a node needs a name of 1 to 255 bytes (--name)");
-  if (!h.job.empty() && h.job != p_.spec.job) {
+  const bool stranger = h.cluster != Incarnation() && h.cluster != p_.cluster;
+  if (stranger && p_.phase != JobPhase::kGathering) {
+    return refuse("node '" + h.name + "' trains for another coordinator, of job " + h.job + "; this one leads job " +
+                  p_.spec.job);
+  }
+  if (!stranger && !h.job.empty() && h.job != p_.spec.job) {
     return refuse("node '" + h.name + "' serves job " + h.job + ", this coordinator's job is " + p_.spec.job);
   }
-  if (h.term > p_.term) {
+  if (!stranger && h.term > p_.term) {
     return refuse("node '" + h.name + "' has obeyed term " + std::to_string(h.term.value) + ", this coordinator has " +
                   std::to_string(p_.term.value) + ": a newer coordinator leads this job");
   }
   if (ended_ || stopped_ || p_.phase == JobPhase::kFinished || p_.phase == JobPhase::kFailed) {
     if (const auto ending = nodes_.find(h.name); ending != nodes_.end()) ending->second.told_end = true;
+    end = true;
     return refuse("job " + p_.spec.job + " has ended");
   }
   auto found = nodes_.find(h.name);
   const bool known = found != nodes_.end();
-  if (known && found->second.connected && found->second.hello.keeper != h.keeper &&
-      now_ - found->second.last_heard < T().silence) {
+  if (known && found->second.connected && found->second.hello.keeper != h.keeper && Heard(found->second)) {
     return refuse("a node named '" + h.name + "' is connected from " + found->second.hello.address +
                   " (keeper process " + std::to_string(found->second.hello.keeper_pid) + "): choose another --name");
   }
@@ -60,9 +78,11 @@ void Coordinator::Impl::On(const NodeConnected& e) {
   node.name = h.name;
   if (known && !same_keeper) {
     // The keeper's lock vouches that what the old one ran is gone (see ARCHITECTURE.md, "Who proves a death").
-    for (const auto& [slot, info] : node.slots) proven_dead_.insert(info.worker);
+    for (const auto& [slot, info] : node.slots) {
+      if (info.worker != Incarnation()) proven_dead_.insert(info.worker);
+    }
     for (const Placement& p : p_.ranks) {
-      if (p.node == h.name) proven_dead_.insert(p.worker);
+      if (p.node == h.name && p.worker != Incarnation()) proven_dead_.insert(p.worker);
     }
     for (const Placement& p : p_.leaving) {
       if (p.node == h.name) proven_dead_.insert(p.worker);
@@ -77,28 +97,23 @@ void Coordinator::Impl::On(const NodeConnected& e) {
   }
   node.hello = h;
   node.stream = e.stream;
+  Hear(node);
+  node.heard_since = now_;
   node.connected = node.seen = true;
+  node.leaving = node.stranger = false;
   node.reported = false;
   node.order_sent = false;
-  node.last_heard = now_;
   for (uint32_t s = 0; s < p_.spec.workers_per_node; ++s) node.slots[Slot(s)];
   Note& note = AddNote(known && same_keeper ? "node_connected_again" : "node_joined", node);
   note.details = {{"address", h.address}, {"version", h.version}, {"dir", h.dir}};
   note.figures = {{"keeper_pid", h.keeper_pid}, {"agent_pid", h.agent_pid}};
 
-  Welcome w;
-  w.term = p_.term;
-  w.job = p_.spec.job;
-  w.cluster = p_.cluster;
-  w.command = p_.spec.command;
-  w.workers_per_node = p_.spec.workers_per_node;
-  w.seed = p_.spec.seed;
-  w.grace = T().grace;
-  w.heartbeat = T().heartbeat;
-  w.collective_deadline = T().collective;
-  w.park_deadline = T().park;
-  w.freeze_deadline = T().freeze;
-  out_.emplace_back(SendWelcome{e.stream, std::move(w)});
+  if (stranger && h.cluster != p_.adopts) {
+    // It trains, and a database that knows nothing of it is no reason to stop it.
+    node.stranger = true;
+    return;
+  }
+  WelcomeStranger(node);
 }
 
 void Coordinator::Impl::On(const NodeLost& e) {
@@ -107,12 +122,16 @@ void Coordinator::Impl::On(const NodeLost& e) {
   node->connected = false;
   node->lost_at = now_;
   AddNote("node_stream_lost", *node).reason = e.reason;
+  if (node->leaving && !Over() && !HoldsRank(node->name)) {
+    node->role = Role::kNone;
+    SetState(*node, NodeState::kLeft, "its agent was told to end");
+  }
 }
 
 void Coordinator::Impl::On(const WorkerReady& e) {
   Node* node = ByStream(e.stream);
   if (!node) return;
-  node->last_heard = now_;
+  Hear(*node);
   const auto slot = node->slots.find(e.slot);
   if (slot == node->slots.end()) return;
   node->infos[e.worker] = e.info;
@@ -125,9 +144,10 @@ void Coordinator::Impl::On(const WorkerReady& e) {
 void Coordinator::Impl::On(const NodeReported& e) {
   Node* node = ByStream(e.stream);
   if (!node) return;
-  node->last_heard = now_;
+  Hear(*node);
   node->reported = true;
   node->usage = e.report.usage;
+  node->leaving = e.report.leaving;
   std::set<Slot> present;
   for (const WorkerReport& report : e.report.workers) {
     if (!node->slots.count(report.slot)) continue;
@@ -182,6 +202,12 @@ void Coordinator::Impl::TakeReport(Node& node, const WorkerReport& report) {
       slot.restart_at = now_ + kRestartDelay;
     }
   }
+  if (report.stuck && proven_dead_.insert(report.worker).second) {
+    Note& note = AddNote("worker_stuck", node);
+    note.worker = report.worker;
+    note.reason = kStuck;
+    note.figures = {{"slot", report.slot.value}, {"pid", report.pid}};
+  }
   // Given up as silent, it answers after all; what it holds may be the last copy.
   if (p_.phase == JobPhase::kFreezing && Gone(report.worker) && LeavingOf(report.worker) && slot.Ready() &&
       report.state.frozen == p_.generation) {
@@ -191,16 +217,23 @@ void Coordinator::Impl::TakeReport(Node& node, const WorkerReport& report) {
       last == last_step_.end() || last->second < report.state.word.step) {
     last_step_[report.worker] = report.state.word.step;
     last_progress_ = now_;
+    stalled_ = false;
   }
 }
 
 void Coordinator::Impl::On(const Paused& e) {
   AddNote("coordinator_paused").figures = {{"gap_ns", e.gap.count()}};
+  RestartDeadlines();
+}
+
+// Nobody could be heard, or told anything, for a while.
+void Coordinator::Impl::RestartDeadlines() {
   for (auto& [name, node] : nodes_) {
-    node.last_heard = now_;
+    node.last_heard = node.heard_since = node.quick_since = now_;
     if (!node.connected) node.lost_at = now_;
   }
-  phase_since_ = last_progress_ = broken_since_ = began_ = finish_since_ = now_;
+  phase_since_ = last_progress_ = broken_since_ = began_ = finish_since_ = adopt_since_ = now_;
+  if (p_.phase == JobPhase::kFinished || p_.phase == JobPhase::kFailed) LetNodesEnd();
 }
 
 void Coordinator::Impl::On(const StopRequested& e) {
@@ -215,7 +248,7 @@ bool Coordinator::Impl::NodeReady(const Node& node) const {
 }
 
 bool Coordinator::Impl::UsableSpare(const Node& node) const {
-  if (!NodeReady(node) || HoldsRank(node.name) || now_ - node.last_heard >= T().silence) return false;
+  if (!NodeReady(node) || HoldsRank(node.name) || !Heard(node)) return false;
   for (const auto& [slot, info] : node.slots) {
     // A worker that has left a generation still holds the old state; only a fresh one may take a rank.
     if (LeavingOf(info.worker) || Gone(info.worker) || !MayTakeRank(info.worker)) return false;

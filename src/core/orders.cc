@@ -1,4 +1,6 @@
 // What each node should be told, derived from the state alone; sent when it differs from what was sent last.
+#include <algorithm>
+
 #include "core/impl.h"
 
 namespace locum {
@@ -9,6 +11,7 @@ WorkerOrder Coordinator::Impl::OrderFor(const Node& node, Slot slot, const SlotI
   o.worker = info.worker;
   o.retire = info.retire;
   o.refuse = info.refuse;
+  o.hung = info.retire != Incarnation() && hung_.count(info.retire) != 0;
   const bool lives = info.worker != Incarnation() && info.worker != info.retire && !info.Exited();
   o.run = lives || (WantsFreshWorkers() && node.state != NodeState::kQuarantined);
   o.generation = p_.generation;
@@ -19,15 +22,11 @@ WorkerOrder Coordinator::Impl::OrderFor(const Node& node, Slot slot, const SlotI
       o.mode = Mode::kFreeze;
     } else {
       o.generation = Generation(0);
-      if (node.echo_nonce != 0 && slot == Slot(0)) {
-        for (const Placement& peer : p_.ranks) {
-          const JoinInfo* peer_info = InfoOf(peer);
-          if (!peer_info) continue;
-          o.echo_nonce = node.echo_nonce;
-          o.echo_peer = {peer.rank, peer.worker, peer_info->data_address};
-          break;
-        }
+      if (const auto peer = EchoPeer(node); node.echo_nonce != 0 && slot == Slot(0) && peer) {
+        o.echo_nonce = node.echo_nonce;
+        o.echo_peer = *peer;
       }
+      AddProbe(&o);
     }
     return o;
   }
@@ -62,6 +61,7 @@ WorkerOrder Coordinator::Impl::OrderFor(const Node& node, Slot slot, const SlotI
         const JoinInfo* peer_info = InfoOf(peer);
         o.peers.push_back({peer.rank, peer.worker, peer_info ? peer_info->data_address : ""});
       }
+      AddProbe(&o);
       break;
   }
   return o;
@@ -70,10 +70,28 @@ WorkerOrder Coordinator::Impl::OrderFor(const Node& node, Slot slot, const SlotI
 NodeOrder Coordinator::Impl::OrderFor(const Node& node) const {
   NodeOrder order;
   order.term = p_.term;
+  order.quick = Hurries(node);
   order.shutdown = p_.phase == JobPhase::kFinished || p_.phase == JobPhase::kFailed;
   if (order.shutdown) order.reason = p_.reason.empty() ? "the job has finished" : p_.reason;
   for (const auto& [slot, info] : node.slots) order.workers.push_back(OrderFor(node, slot, info));
   return order;
+}
+
+Welcome Coordinator::Impl::WelcomeFor(const Node& node) const {
+  Welcome w;
+  w.term = p_.term;
+  w.job = p_.spec.job;
+  w.cluster = p_.cluster;
+  w.command = p_.spec.command;
+  w.workers_per_node = p_.spec.workers_per_node;
+  w.seed = p_.spec.seed;
+  w.grace = T().grace;
+  w.heartbeat = T().heartbeat;
+  w.collective_deadline = T().collective;
+  w.park_deadline = T().park;
+  w.freeze_deadline = T().freeze;
+  if (node.hello.cluster != p_.cluster) w.adopts = p_.adopts;
+  return w;
 }
 
 void Coordinator::Impl::SendOrders() {
@@ -81,13 +99,18 @@ void Coordinator::Impl::SendOrders() {
   // is right, and the peers' addresses are not all known yet.
   if (adopting_ && p_.phase != JobPhase::kFinishing) return;
   for (auto& [name, node] : nodes_) {
-    if (!node.connected) continue;
+    if (!node.connected || node.stranger) continue;
     NodeOrder order = OrderFor(node);
+    // What a node runs is not known before its first report, and an order that knows of no worker ends the one there is.
+    const bool ends_unknown = std::any_of(order.workers.begin(), order.workers.end(),
+                                          [](const WorkerOrder& o) { return o.worker == Incarnation() && !o.run; });
+    if (ends_unknown && !node.reported && !order.shutdown) continue;
     const NodeOrder& last = node.last_order;
-    if (node.order_sent && order.term == last.term && order.workers == last.workers &&
+    if (node.order_sent && order.term == last.term && order.workers == last.workers && order.quick == last.quick &&
         order.shutdown == last.shutdown) {
       continue;
     }
+    if (order.quick && !(node.order_sent && last.quick)) node.quick_since = now_;
     order.sequence = ++sequence_;
     node.last_order = order;
     node.order_sent = true;

@@ -1,4 +1,6 @@
 // What brings a node back: a fresh worker where one has ended, then a handshake over the node's own link.
+#include <algorithm>
+
 #include "core/impl.h"
 
 namespace locum {
@@ -18,7 +20,9 @@ bool Coordinator::Impl::Stale(const Node& node, Slot slot, const SlotInfo& info)
 void Coordinator::Impl::RestartSlots() {
   if (p_.phase == JobPhase::kFinishing || p_.phase == JobPhase::kGathering) return;
   for (auto& [name, node] : nodes_) {
-    if (!node.connected || now_ - node.last_heard >= T().silence) continue;
+    const bool stuck = std::any_of(node.slots.begin(), node.slots.end(),
+                                   [](const auto& s) { return s.second.report && s.second.report->stuck; });
+    if (!Heard(node) || node.leaving || node.stranger || stuck) continue;
     const bool wanted = WantsFreshWorkers();
     for (auto& [slot, info] : node.slots) {
       if (Stale(node, slot, info) && !Recovering()) info.retire = info.worker;
@@ -49,6 +53,19 @@ void Coordinator::Impl::RestartSlots() {
   }
 }
 
+// Whom a node without ranks shakes hands with: a rank's worker, or one that has left its rank and serves its state.
+std::optional<Peer> Coordinator::Impl::EchoPeer(const Node& node) const {
+  for (const std::vector<Placement>* placements : {&p_.ranks, &p_.leaving}) {
+    for (const Placement& p : *placements) {
+      const JoinInfo* info = InfoOf(p);
+      const WorkerReport* report = ReportOf(p);
+      const bool lives = report && report->life == WorkerLife::kReady && !report->stuck;
+      if (info && lives && p.node != node.name) return Peer{p.rank, p.worker, info->data_address};
+    }
+  }
+  return std::nullopt;
+}
+
 // A node that comes back, or comes late, shows over its own link that it works before it counts as a spare.
 void Coordinator::Impl::Handshakes() {
   if (p_.phase == JobPhase::kGathering || p_.phase == JobPhase::kFinishing) return;
@@ -66,8 +83,9 @@ void Coordinator::Impl::Handshakes() {
         SetState(node, NodeState::kVerifying, "its worker is ready; echo on its link");
     }
     const Echo& echo = node.slots.begin()->second.report->state.echo;
-    if (echo.nonce != node.echo_nonce) continue;
-    if (!echo.ok) {
+    const bool alone = Recovering() && !EchoPeer(node);  // nobody is left to shake hands with
+    if (!alone && echo.nonce != node.echo_nonce) continue;
+    if (!alone && !echo.ok) {
       AddNote("handshake_failed", node).reason = echo.error;
       node.echo_nonce = 0;
       node.echo_at = now_ + kEchoRetry;
@@ -75,8 +93,9 @@ void Coordinator::Impl::Handshakes() {
     }
     node.role = Role::kSpare;
     Note& note = AddNote(node.state == NodeState::kJoining ? "spare_ready" : "node_repaired", node);
-    note.figures = {{"echo_bytes", static_cast<int64_t>(echo.bytes)}, {"echo_ns", echo.duration_ns}};
-    note.reason = "version, fingerprint and layout match; its link returned the echo unchanged";
+    if (!alone) note.figures = {{"echo_bytes", static_cast<int64_t>(echo.bytes)}, {"echo_ns", echo.duration_ns}};
+    note.reason = std::string("version, fingerprint and layout match; ") +
+                  (alone ? "no other node is there for an echo" : "its link returned the echo unchanged");
     const bool repaired = node.state != NodeState::kJoining;
     SetState(node, repaired ? NodeState::kProbation : NodeState::kHealthy, repaired ? "repaired" : "");
     node.echo_nonce = 0;

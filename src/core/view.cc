@@ -93,6 +93,9 @@ ClusterView Coordinator::Impl::View() const {
     }
     view.ranks.push_back(std::move(r));
   }
+  for (const auto& [key, alarm] : alarms_) {
+    view.alarms.push_back({key.first, key.second, alarm.text, now_ - alarm.since});
+  }
   return view;
 }
 

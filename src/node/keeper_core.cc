@@ -210,7 +210,7 @@ void KeeperCore::KillNow(Worker* worker, Time now) {
 
 void KeeperCore::MarkEnded(Worker* worker, WorkerExit exit) {
   worker->record.ended = true;
-  worker->record.joined = false;
+  worker->record.joined = worker->record.stuck = false;
   worker->record.exit = std::move(exit);
   worker->kill_at = worker->suspect_at = kNever;
   Do(Note{"worker_ended", "slot " + std::to_string(worker->record.slot.value) + " worker " +
@@ -246,6 +246,7 @@ void KeeperCore::Advance(Time now) {
     worker.suspect_at = kNever;
     if (worker.reaper_killed) {
       worker.given_up = true;
+      if (!std::exchange(worker.record.stuck, true)) Do(TellWorker{worker.record});
       continue;
     }
     worker.reaper_killed = true;

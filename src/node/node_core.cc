@@ -8,13 +8,11 @@ namespace {
 
 // A worker that closed its connection is about to end, and its own exit status says more than ours would.
 constexpr Duration kLeavePatience = std::chrono::seconds(1);
-constexpr Duration kFastestHeartbeat = std::chrono::milliseconds(10);
+// To save the stacks of one that hangs.
+constexpr Duration kStackPatience = std::chrono::seconds(3);
+constexpr std::string_view kLogEnding = ".log";
 constexpr uint32_t kDrawAhead = 8;
 constexpr uint32_t kMaxSlots = 1024;
-
-FreezeDeadlines DeadlinesOf(const Welcome& welcome) {
-  return {welcome.freeze_deadline, welcome.collective_deadline, welcome.park_deadline};
-}
 
 // What concerns the worker; that it should be ended or run is for this node.
 WorkerOrder ForWorker(WorkerOrder order) {
@@ -54,7 +52,10 @@ void NodeCore::On(const WorkerSeen& seen, Time now) {
   bool known = workers_.count(record.worker) != 0;
   Worker& worker = workers_[record.worker];
   bool joined_now = record.joined && !worker.record.joined;
+  // Nobody here asked for it, so the keeper itself was told to end.
+  leaving_ |= known && record.stopping && !worker.record.stopping && !worker.stopping;
   worker.record = record;
+  worker.has_joined |= record.joined;
   Place& place = places_[record.slot];
   Worker* holder = Find(place.current);
   if (holder == nullptr || (!holder->Alive() && !record.ended)) place.current = record.worker;
@@ -73,6 +74,7 @@ void NodeCore::On(const WorkerSeen& seen, Time now) {
   report_now_ = true;
   // Only who knows all workers may listen to a coordinator: an empty slot gets a new one.
   if (awaited_.erase(record.worker) != 0 && awaited_.empty()) SayHello();
+  if (awaited_.empty() && introduced_as_ != Trains()) SayHello();
   Follow(record.slot, &place, now);
 }
 
@@ -101,10 +103,10 @@ void NodeCore::On(const WorkerLeft& left, Time now) {
   worker->gone_by = now + kLeavePatience;
 }
 
-void NodeCore::On(const PagesRead& read, Time) {
+void NodeCore::On(const PagesRead& read, Time now) {
   for (const PageReading& page : read.pages) {
     Worker* worker = Find(page.worker);
-    if (worker != nullptr && worker->Alive()) worker->page = page;
+    if (worker != nullptr && worker->Alive()) worker->Read(page, now);
   }
 }
 
@@ -133,12 +135,18 @@ std::string NodeCore::WhyStranger(const Welcome& welcome) const {
   if (welcome.term < notes_.term) {
     return "its term " + std::to_string(welcome.term.value) + " is lower than " + std::to_string(notes_.term.value);
   }
-  bool holds = std::any_of(workers_.begin(), workers_.end(), [](const auto& w) { return w.second.Alive(); });
-  if (holds && notes_.cluster.value != 0 && welcome.cluster != notes_.cluster) {
+  const Incarnation ours = Trains();
+  if (ours != Incarnation() && welcome.cluster != ours && welcome.adopts != ours) {
     return "it leads cluster " + ToHex(welcome.cluster.value) + ", the workers here belong to " +
            ToHex(notes_.cluster.value);
   }
   return "";
+}
+
+// The cluster whose workers live here; 0: none does.
+Incarnation NodeCore::Trains() const {
+  bool holds = std::any_of(workers_.begin(), workers_.end(), [](const auto& w) { return w.second.Alive(); });
+  return holds ? notes_.cluster : Incarnation();
 }
 
 void NodeCore::On(const CoordinatorUp& up, Time now) {
@@ -179,6 +187,7 @@ bool NodeCore::Obeys(const NodeOrder& order) {
     SayHello();
   }
   sequence_ = order.sequence;
+  quick_ = order.quick;
   report_now_ = true;
   return true;
 }
@@ -200,7 +209,10 @@ void NodeCore::On(const Ordered& ordered, Time now) {
 
 void NodeCore::On(const CoordinatorRefused& refused, Time) {
   link_up_ = false;
-  Do(Note{"coordinator_refused", refused.reason});
+  if (refused.reason != refusal_) Do(Note{"coordinator_refused", refused.reason});
+  refusal_ = refused.reason;
+  // A stranger's word does not end what trains; the coordinator of this job may come back, or adopt.
+  if (Trains() != Incarnation() && !refused.end) return;
   EndAll(1, "the coordinator refuses this node: " + refused.reason);
 }
 
@@ -219,7 +231,9 @@ void NodeCore::Follow(Slot slot, Place* place, Time now) {
   if (worker != nullptr) {
     bool retired = order.retire == place->current;
     if (worker->Alive()) {
-      if (retired || !order.run) {
+      if (retired && order.hung && !worker->stopping) {
+        SaveFirst(worker, now);
+      } else if (retired || !order.run) {
         End(worker, welcome_->grace, retired ? "retired by the coordinator" : "not wanted by the coordinator");
       } else if (order.worker == place->current) {
         Tell(worker, order, now);
@@ -247,7 +261,7 @@ void NodeCore::Start(Slot slot, Place* place) {
   Worker& worker = workers_[id];
   worker.record.slot = slot;
   worker.record.worker = id;
-  worker.record.log = stem + ".log";
+  worker.record.log = stem + std::string(kLogEnding);
   worker.record.step_log = stem + ".steps";
   place->current = id;
   report_now_ = true;
@@ -275,8 +289,12 @@ void NodeCore::Tell(Worker* worker, const WorkerOrder& order, Time now) {
     Do(StoreStop{worker->record.worker, relayed.stop_at});
   }
   bool runs = relayed.mode == Mode::kRun && relayed.rank != kNoRank;
-  bool measure = runs && relayed.rank != worker->run_rank;
+  // What it writes while it holds a rank is that rank's output. In the first generation that is all: before it there
+  // was no other holder whose output it would repeat.
+  bool newly = runs && relayed.rank != worker->run_rank;
+  bool measure = newly && relayed.generation > Generation(1);
   if (runs) worker->run_rank = relayed.rank;
+  if (newly && !measure) KeepNotes();
   if (relayed.mode == Mode::kIdle) worker->run_rank = kNoRank;
   Do(Relay{worker->record.worker, relayed, measure ? worker->record.log : ""});
   if (!relayed.refuse.empty() && worker->gone_by == kNever) {
@@ -284,6 +302,23 @@ void NodeCore::Tell(Worker* worker, const WorkerOrder& order, Time now) {
     worker->gone_by = now + welcome_->grace;
   }
   worker->Ordered(relayed, now);
+}
+
+// What it hangs in is evidence that ends with it.
+void NodeCore::SaveFirst(Worker* worker, Time now) {
+  if (std::exchange(worker->saving_stacks, true)) return;
+  worker->why_gone = "it did not move any more";
+  worker->gone_by = now + kStackPatience;
+  std::string file = worker->record.log;
+  if (file.ends_with(kLogEnding)) file.resize(file.size() - kLogEnding.size());
+  file += ".stacks";
+  Do(Note{"worker_hangs", Name(worker->record) + ": its stacks go to " + file});
+  Do(SaveStacks{worker->record.worker, worker->record.pid, file});
+}
+
+void NodeCore::On(const StacksSaved& saved, Time now) {
+  Worker* worker = Find(saved.worker);
+  if (worker != nullptr && worker->Alive() && worker->saving_stacks) worker->gone_by = now;
 }
 
 void NodeCore::End(Worker* worker, Duration grace, const std::string& why) {
@@ -310,7 +345,7 @@ void NodeCore::WatchWorkers(Time now) {
     Duration grace = welcome_ ? welcome_->grace : Duration(0);
     if (worker.gone_by <= now) {
       worker.gone_by = kNever;
-      End(&worker, grace, worker.why_gone);
+      End(&worker, worker.saving_stacks ? Duration(0) : grace, worker.why_gone);
     }
     if (!welcome_) continue;
     if (worker.WantsAbort()) {
@@ -320,63 +355,6 @@ void NodeCore::WatchWorkers(Time now) {
     std::string overdue = worker.Overdue(DeadlinesOf(*welcome_), now);
     if (!overdue.empty()) End(&worker, Duration(0), overdue);
   }
-}
-
-// ---- Telling ---------------------------------------------------------------------------------------------------
-
-void NodeCore::SayHello() {
-  NodeHello hello;
-  hello.name = identity_.name;
-  hello.protocol = kProtocolVersion;
-  hello.version = kVersion;
-  hello.job = notes_.job;
-  hello.address = identity_.address;
-  hello.keeper = keeper_.keeper;
-  hello.agent = identity_.agent;
-  hello.keeper_pid = keeper_.keeper_pid;
-  hello.agent_pid = identity_.agent_pid;
-  hello.term = notes_.term;
-  hello.dir = identity_.dir;
-  Do(Introduce{std::move(hello)});
-}
-
-void NodeCore::KeepNotes() {
-  notes_.logs.clear();
-  for (const auto& [id, worker] : workers_) {
-    if (worker.run_rank != kNoRank) notes_.logs.push_back({id, worker.log_offset, worker.run_rank});
-  }
-  if (notes_ == remembered_) return;
-  remembered_ = notes_;
-  Do(Remember{notes_});
-}
-
-NodeReport NodeCore::Report() const {
-  NodeReport report;
-  report.term = notes_.term;
-  report.order = sequence_;
-  report.usage = usage_;
-  for (const auto& [slot, place] : places_) {
-    auto it = workers_.find(place.current);
-    if (it != workers_.end()) report.workers.push_back(it->second.Report());
-  }
-  return report;
-}
-
-void NodeCore::ReportIfDue(Time now) {
-  if (!link_up_ || !(report_now_ || report_at_ <= now)) return;
-  report_now_ = false;
-  report_at_ = now + welcome_->heartbeat;
-  Do(SendReport{Report()});
-}
-
-Time NodeCore::NextWish(Time now) const {
-  Time wish = link_up_ ? report_at_ : kNever;
-  for (const auto& [id, worker] : workers_) {
-    if (!worker.Alive() || ending_) continue;
-    wish = std::min(wish, worker.gone_by);
-    if (welcome_) wish = std::min(wish, worker.NextDeadline(DeadlinesOf(*welcome_), now));
-  }
-  return wish;
 }
 
 Worker* NodeCore::Find(Incarnation worker) {

@@ -21,6 +21,8 @@
 
 namespace locum::node {
 
+inline constexpr Duration kFastestHeartbeat = std::chrono::milliseconds(10);
+
 struct Identity {
   std::string name;
   std::string address;
@@ -78,6 +80,9 @@ struct LogMeasured {
 struct Drawn {
   std::vector<Incarnation> fresh;
 };  // after Draw
+struct StacksSaved {
+  Incarnation worker;
+};
 struct UsageRead {
   Usage usage;
 };
@@ -89,6 +94,7 @@ struct Ordered {
 };
 struct CoordinatorRefused {
   std::string reason;
+  bool end = false;  // the job is over, also for what still runs here
 };
 struct CoordinatorLost {
   std::string reason;
@@ -96,7 +102,7 @@ struct CoordinatorLost {
 struct Tick {};
 using Event =
     std::variant<KeeperThere, WorkerSeen, WorkerIsReady, WorkerSaid, WorkerLeft, PagesRead, StopStored, LogMeasured,
-                 Drawn, UsageRead, CoordinatorUp, Ordered, CoordinatorRefused, CoordinatorLost, Tick>;
+                 Drawn, StacksSaved, UsageRead, CoordinatorUp, Ordered, CoordinatorRefused, CoordinatorLost, Tick>;
 
 // ---- Actions -----------------------------------------------------------------------------------------------
 
@@ -139,6 +145,12 @@ struct Abort {
   Incarnation worker;
   Generation generation;
 };
+// Where its threads stand, into a file beside its log; StacksSaved follows.
+struct SaveStacks {
+  Incarnation worker;
+  int32_t pid = 0;
+  std::string file;
+};
 struct AskAgain {
   Incarnation worker;
 };  // for Ready and State
@@ -159,7 +171,7 @@ struct WakeAt {
   Time when;
 };  // replaces the wish before
 using Action = std::variant<Introduce, SendReady, SendReport, StartWorker, EndWorker, Forget, EndNode, Relay, Abort,
-                            AskAgain, StoreStop, Draw, Remember, Note, WakeAt>;
+                            SaveStacks, AskAgain, StoreStop, Draw, Remember, Note, WakeAt>;
 
 class NodeCore {
  public:
@@ -181,6 +193,7 @@ class NodeCore {
   void On(const StopStored& stored, Time now);
   void On(const LogMeasured& measured, Time now);
   void On(const Drawn& drawn, Time now);
+  void On(const StacksSaved& saved, Time now);
   void On(const UsageRead& read, Time now);
   void On(const CoordinatorUp& up, Time now);
   void On(const Ordered& ordered, Time now);
@@ -189,6 +202,7 @@ class NodeCore {
   void On(const Tick&, Time now);
 
   std::string WhyStranger(const Welcome& welcome) const;
+  Incarnation Trains() const;
   bool Obeys(const NodeOrder& order);
   void Follow(Slot slot, Place* place, Time now);
   void Tell(Worker* worker, const WorkerOrder& order, Time now);
@@ -196,10 +210,11 @@ class NodeCore {
   void End(Worker* worker, Duration grace, const std::string& why);
   void EndAll(int32_t status, const std::string& why);
   void WatchWorkers(Time now);
+  void SaveFirst(Worker* worker, Time now);
   void SayHello();
   void KeepNotes();
   void ReportIfDue(Time now);
-  NodeReport Report() const;
+  NodeReport Report(Time now) const;
   Time NextWish(Time now) const;
   Worker* Find(Incarnation worker);
   template <class A>
@@ -216,7 +231,13 @@ class NodeCore {
   std::optional<Welcome> welcome_;
   bool link_up_ = false;  // and its coordinator is ours
   bool ending_ = false;
+  bool leaving_ = false;       // the keeper was told to end
+  Incarnation introduced_as_;  // the cluster that the last hello named
+  std::string refusal_;
   bool report_now_ = false;
+  bool reported_waiting_ = false;
+  bool quick_ = false;  // the last order said so
+  Time reported_at_{};
   Time report_at_ = kNever;
   uint64_t sequence_ = 0;  // of the newest order obeyed in notes_.term
   bool drawing_ = false;   // random numbers are asked for and not here yet

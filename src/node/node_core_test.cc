@@ -247,16 +247,26 @@ TEST_F(NodeScript, OrderBeforeTheJoin_IsRelayedAtTheJoin) {
   EXPECT_EQ(Get<Relay>().worker, id);
 }
 
-TEST_F(NodeScript, RunWithARank_MeasuresTheLogOncePerRank) {
+TEST_F(NodeScript, RankOfTheFirstGeneration_OwnsItsLogFromTheFirstByte) {
   Incarnation id = ReadyWorker();
   WorkerOrder run = To(id, Mode::kRun, 1);
+  run.rank = Rank(3);
+  Order({run});
+  EXPECT_EQ(Get<Relay>().measure, "");
+  EXPECT_EQ(last.workers[0].log_offset, 0u);
+  EXPECT_THAT(Get<Remember>().notes.logs, testing::ElementsAre(Notes::Log{id, 0, Rank(3)}));
+}
+
+TEST_F(NodeScript, RunWithARank_MeasuresTheLogOncePerRank) {
+  Incarnation id = ReadyWorker();
+  WorkerOrder run = To(id, Mode::kRun, 2);
   run.rank = Rank(3);
   Order({run});
   EXPECT_EQ(Get<Relay>().measure, "/dir/worker.log");
   Do(LogMeasured{id, 123});
   EXPECT_EQ(last.workers[0].log_offset, 123u);
   EXPECT_THAT(Get<Remember>().notes.logs, testing::ElementsAre(Notes::Log{id, 123, Rank(3)}));
-  run.generation = Generation(2);
+  run.generation = Generation(3);
   Order({run});
   EXPECT_EQ(Get<Relay>().measure, "");
 }

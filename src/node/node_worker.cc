@@ -11,11 +11,16 @@ std::string Millis(Duration d) { return std::to_string(d.count() / 1'000'000) + 
 
 }  // namespace
 
+FreezeDeadlines DeadlinesOf(const Welcome& welcome) {
+  return {welcome.freeze_deadline, welcome.collective_deadline, welcome.park_deadline};
+}
+
 WorkerReport Worker::Report() const {
   WorkerReport report;
   report.slot = record.slot;
   report.worker = record.worker;
   report.pid = record.pid;
+  report.joined = has_joined;
   report.life = record.ended ? WorkerLife::kExited : ready ? WorkerLife::kReady : WorkerLife::kStarting;
   if (record.ended) {
     report.exit = record.exit;
@@ -33,6 +38,7 @@ WorkerReport Worker::Report() const {
   report.log = record.log;
   report.log_offset = log_offset;
   report.step_log = record.step_log;
+  report.stuck = record.stuck;
   return report;
 }
 
@@ -43,6 +49,13 @@ void Worker::Ordered(const WorkerOrder& order, Time now) {
   freeze = order.generation;
   freeze_since = now;
   if (unparked_since == kNever) unparked_since = now;
+}
+
+void Worker::Read(const PageReading& reading, Time now) {
+  const bool inside = reading.position == Position::kInCollective;
+  const bool same = page && page->position == reading.position && page->starting == reading.starting;
+  if (!inside || !same) collective_since = inside ? now : kNever;
+  page = reading;
 }
 
 void Worker::Said(const WorkerState& state) {

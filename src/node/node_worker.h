@@ -20,11 +20,15 @@ struct FreezeDeadlines {
   Duration park{};
 };
 
+FreezeDeadlines DeadlinesOf(const Welcome& welcome);
+
 struct Worker {
   WorkerRecord record;
+  bool has_joined = false;  // also when it has ended since
   std::optional<JoinInfo> ready;
   std::optional<WorkerState> said;
   std::optional<PageReading> page;
+  Time collective_since = kNever;   // since when the page has shown it in one collective
   std::optional<WorkerOrder> told;  // the last order relayed
 
   uint64_t log_offset = 0;
@@ -35,6 +39,7 @@ struct Worker {
   Time unparked_since = kNever;  // when it was first ordered to, and has not parked since
   Generation aborted;            // the newest freeze for which its program was told to abort
 
+  bool saving_stacks = false;  // it hangs; it is ended when they are saved, or at `gone_by`
   bool stopping = false;
   Duration stop_grace{};
   std::string why_ended;  // why this node ended it
@@ -46,6 +51,9 @@ struct Worker {
 
   // Notes an order to relay.
   void Ordered(const WorkerOrder& order, Time now);
+  // Takes what its page shows.
+  void Read(const PageReading& reading, Time now);
+  bool Waits(Time now) const { return collective_since != kNever && now >= collective_since + kWaitsAfter; }
   // Takes what it says.
   void Said(const WorkerState& state);
   // Whether the trainer's thread should be broken out of its collective now; true once per freeze.

@@ -26,9 +26,12 @@ struct ConnectionLost {
   std::string why;
 };  // also when it sent what is no message
 struct KeeperGone {};
+struct StacksWritten {
+  Incarnation worker;
+};  // or it was tried in vain
 // A PageReading comes unasked when a connection is closed: the last one of that worker.
-using AgentHostEvent =
-    std::variant<KeeperHello, WorkerRecord, ReadyHeard, StateHeard, ConnectionLost, PageReading, KeeperGone>;
+using AgentHostEvent = std::variant<KeeperHello, WorkerRecord, ReadyHeard, StateHeard, ConnectionLost, PageReading,
+                                    StacksWritten, KeeperGone>;
 
 class AgentHost {
  public:
@@ -53,6 +56,8 @@ class AgentHost {
   // Stores `stop_at`, then reads (ports/page.h).
   virtual PageReading StoreStop(Incarnation worker, Step stop_at) = 0;
 
+  // Where the threads of this process stand, appended to `path`. StacksWritten follows.
+  virtual void SaveStacks(Incarnation worker, int32_t pid, const std::string& path) = 0;
   virtual uint64_t FileBytes(const std::string& path) = 0;
   virtual void Log(const std::string& name, const std::string& text) = 0;
 };

@@ -19,7 +19,8 @@ struct LinkOrder {
 };
 struct LinkRefused {
   std::string reason;
-};  // final; the adapter does not try again
+  bool end = false;  // the coordinator leads this node's job, and the job is over
+};                   // the adapter asks again after a while, until it is stopped
 struct LinkLost {
   std::string reason;
 };  // the adapter is trying again

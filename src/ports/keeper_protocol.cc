@@ -118,6 +118,7 @@ std::string EncodeWorker(const WorkerRecord& record) {
   w.U32(static_cast<uint32_t>(record.pid));
   w.Bool(record.joined);
   w.Bool(record.stopping);
+  w.Bool(record.stuck);
   w.Bool(record.ended);
   PutExit(&w, record.exit);
   w.Str(record.log);
@@ -210,6 +211,7 @@ Result<WorkerRecord> DecodeWorker(std::string_view packet) {
   record.pid = static_cast<int32_t>(r.U32());
   record.joined = r.Bool();
   record.stopping = r.Bool();
+  record.stuck = r.Bool();
   record.ended = r.Bool();
   record.exit = GetExit(&r);
   record.log = r.Str();

@@ -22,6 +22,7 @@ WorkerRecord SomeRecord() {
   record.worker = Incarnation(9);
   record.pid = 4711;
   record.stopping = true;
+  record.stuck = true;
   record.ended = true;
   record.exit = WorkerExit{0, 9, true, "killed by SIGKILL", "tail"};
   record.log = "/log";

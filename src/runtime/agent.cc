@@ -136,10 +136,11 @@ class AgentLoop {
   void Take(StateHeard& heard) { Step(node::WorkerSaid{heard.worker, std::move(heard.state)}); }
   void Take(ConnectionLost& lost) { Step(node::WorkerLeft{lost.worker, lost.why}); }
   void Take(PageReading& page) { Step(node::PagesRead{{page}}); }
+  void Take(StacksWritten& written) { Step(node::StacksSaved{written.worker}); }
   void Take(KeeperGone&) { keeper_gone_ = true; }
   void Take(LinkUp& up) { Step(node::CoordinatorUp{up.welcome}); }
   void Take(LinkOrder& order) { Step(node::Ordered{std::move(order.order)}); }
-  void Take(LinkRefused& refused) { Step(node::CoordinatorRefused{refused.reason}); }
+  void Take(LinkRefused& refused) { Step(node::CoordinatorRefused{refused.reason, refused.end}); }
   void Take(LinkLost& lost) { Step(node::CoordinatorLost{lost.reason}); }
 
   void Do(node::Introduce& a) {
@@ -178,6 +179,7 @@ class AgentLoop {
     host_->Relay(a.worker, a.order);
   }
   void Do(node::Abort& a) { host_->Abort(a.worker, a.generation); }
+  void Do(node::SaveStacks& a) { host_->SaveStacks(a.worker, a.pid, a.file); }
   void Do(node::AskAgain& a) { host_->AskAgain(a.worker); }
   void Do(node::StoreStop& a) { echoes_.push_back(node::StopStored{host_->StoreStop(a.worker, a.stop_at)}); }
   void Do(node::Draw& a) {

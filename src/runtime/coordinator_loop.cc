@@ -76,6 +76,8 @@ void CoordinatorLoop::Turn() {
     wake_ = kNever;
     Tell(Tick{});
   }
+  if (!outcome_) RetryStore();
+  if (!outcome_) TellStore();
   if (!views.empty()) {
     ClusterView view = core_.view();
     for (ViewCall& call : views) call(&view);
@@ -90,22 +92,34 @@ void CoordinatorLoop::Turn() {
 
 void CoordinatorLoop::Tell(const Event& event) {
   Time now = clock_();
+  if (const auto* lost = std::get_if<NodeLost>(&event)) withheld_.Forget(lost->stream);
   std::vector<Action> actions = core_.step(event, now);
+  // That the store cannot be written follows from nothing that waits for it.
+  const bool of_store = std::holds_alternative<StoreChanged>(event);
   for (const Action& action : actions) {
-    if (const Note* note = std::get_if<Note>(&action)) {
-      ports_.note(*note, now);
+    if (of_store && std::holds_alternative<Note>(action)) {
+      Do(action, now);
     } else {
-      Execute(action);
+      Execute(action, now);
     }
-    if (outcome_ && outcome_->end == End::kFailed) break;
   }
   if (ports_.input) ports_.input(now, event, actions);
 }
 
-void CoordinatorLoop::Execute(const Action& action) {
-  if (const auto* persist = std::get_if<Persist>(&action)) {
-    Status status = ports_.persist(*persist->state);
-    if (!status.ok()) outcome_ = Outcome{End::kFailed, 1, "cannot put the state on disk: " + status.message()};
+void CoordinatorLoop::Execute(const Action& action, Time when) {
+  const auto* persist = std::get_if<Persist>(&action);
+  if (withheld_.waits() && !std::holds_alternative<WakeAt>(action)) return withheld_.Take(action, when);
+  if (!persist) return Do(action, when);
+  Status status = ports_.persist(*persist->state);
+  if (status.ok()) return;
+  withheld_.Take(action, when);
+  store_error_ = status.message();
+  retry_at_ = clock_() + kStoreRetry;
+}
+
+void CoordinatorLoop::Do(const Action& action, Time when) {
+  if (const auto* note = std::get_if<Note>(&action)) {
+    ports_.note(*note, when);
   } else if (const auto* welcome = std::get_if<SendWelcome>(&action)) {
     ports_.welcome(*welcome);
   } else if (const auto* refuse = std::get_if<RefuseNode>(&action)) {
@@ -119,6 +133,26 @@ void CoordinatorLoop::Execute(const Action& action) {
   } else if (const auto* end = std::get_if<EndJob>(&action)) {
     outcome_ = Outcome{End::kJobEnded, end->exit_status, end->reason};
   }
+}
+
+void CoordinatorLoop::RetryStore() {
+  if (!withheld_.waits() || clock_() < retry_at_) return;
+  Status status = ports_.persist(*withheld_.state());
+  if (!status.ok()) {
+    store_error_ = status.message();
+    retry_at_ = clock_() + kStoreRetry;
+    return;
+  }
+  store_error_.clear();
+  for (const WithheldAction& a : withheld_.Release()) Do(a.action, a.when);
+}
+
+// Once for each change, not for each failure.
+void CoordinatorLoop::TellStore() {
+  const StoreChanged now{withheld_.waits() ? store_error_ : room_error_, withheld_.waits()};
+  if (now.error == told_store_.error && now.waits == told_store_.waits) return;
+  told_store_ = now;
+  Tell(now);
 }
 
 void CoordinatorLoop::Close() {

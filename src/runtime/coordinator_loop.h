@@ -2,8 +2,9 @@
 // limit.
 //
 // Invariants: everything that waits in the queue is told to the core before a timer fires. Actions are executed one
-// after the other in the order the core gave them; a Persist is on disk before the next begins, and when it fails
-// nothing behind it happens and the loop ends. When the loop itself did not run for a while, the core is told before
+// after the other in the order the core gave them; a Persist is on disk before the next begins. When one fails, it and
+// everything behind it waits (core/withheld.h), the core is told, and it is tried again until it works; views are
+// answered meanwhile. When the loop itself did not run for a while, the core is told before
 // anything else, so that its own pause does not look like everyone's death.
 #pragma once
 
@@ -18,12 +19,14 @@
 
 #include "base/status.h"
 #include "core/coordinator.h"
+#include "core/withheld.h"
 
 namespace locum {
 
 inline constexpr size_t kMaxQueuedEvents = 16384;
 inline constexpr size_t kMaxQueuedViews = 64;
 inline constexpr Duration kBeat = std::chrono::milliseconds(50);         // the loop turns at least this often
+inline constexpr Duration kStoreRetry = std::chrono::seconds(1);         // after a Persist that failed
 inline constexpr Duration kLongestGap = std::chrono::milliseconds(300);  // a turn that took longer was a pause
 
 // The decisions: class Coordinator, or what a test or a replay puts in its place.
@@ -48,9 +51,9 @@ struct CoordinatorPorts {
 
 class CoordinatorLoop {
  public:
-  enum class End { kJobEnded, kStopped, kFailed };
+  enum class End { kJobEnded, kStopped };
   struct Outcome {
-    End end = End::kFailed;
+    End end = End::kStopped;
     int exit_status = 1;  // of the job, when it ended
     std::string reason;
   };
@@ -65,7 +68,10 @@ class CoordinatorLoop {
   // Any thread. The core is told, then the loop ends.
   void Stop(const std::string& reason);
 
-  // On the thread that owns the core. Returns when the job has ended, after Stop, or when a Persist failed.
+  // From a port, on the loop's thread: `error` says what else could not be written where the store is; empty: it could.
+  void ReportRoom(const std::string& error) { room_error_ = error; }
+
+  // On the thread that owns the core. Returns when the job has ended, or after Stop.
   Outcome Run();
 
  private:
@@ -76,7 +82,10 @@ class CoordinatorLoop {
   using ViewCall = std::function<void(const ClusterView*)>;
 
   void Tell(const Event& event);
-  void Execute(const Action& action);
+  void Execute(const Action& action, Time when);
+  void Do(const Action& action, Time when);
+  void RetryStore();
+  void TellStore();
   void Turn();
   void WaitForWork();
   void Close();
@@ -89,6 +98,10 @@ class CoordinatorLoop {
   Time wake_ = kNever;
   Time last_turn_;
   std::optional<Outcome> outcome_;
+  Withheld withheld_;
+  Time retry_at_ = kNever;
+  std::string store_error_, room_error_;
+  StoreChanged told_store_;
 
   std::mutex mutex_;
   std::condition_variable work_;

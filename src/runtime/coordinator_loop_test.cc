@@ -69,15 +69,138 @@ TEST(CoordinatorLoop, Actions_AreExecutedInTheirOrderUntilTheEnd) {
   EXPECT_THAT(script.done, ElementsAre("persist", "order", "note generation_started", "answer", "order"));
 }
 
-TEST(CoordinatorLoop, PersistFails_NothingBehindItHappens) {
+Note Named(const std::string& name) {
+  Note note;
+  note.name = name;
+  return note;
+}
+
+// A clock that the test moves, so that a retry is due when the test says so.
+struct StoreFails : ::testing::Test {
+  StoreFails() {
+    script.persist = Internal("disk full");
+    script.answer = [this](const Event& event, Time) -> std::vector<Action> {
+      ++steps;
+      if (const auto* changed = std::get_if<StoreChanged>(&event)) {
+        script.told.push_back("store '" + changed->error + "'" + (changed->waits ? " waits" : ""));
+        return {Named("alarm")};
+      }
+      return next ? next(event) : std::vector<Action>{};
+    };
+    ports = script.Ports();
+    ports.persist = [this](const PersistentState& state) {
+      script.done.push_back("persist " + std::to_string(state.generation.value));
+      return script.persist;
+    };
+    ports.order = [this](const SendOrder& o) { script.done.push_back("order " + std::to_string(o.stream)); };
+    ports.idle = [this] {
+      if (at_idle) at_idle();
+    };
+  }
+  CoordinatorLoop& Loop() {
+    loop.emplace(script.Core(), ports, [this] { return Time{now_ns}; });
+    return *loop;
+  }
+  static Persist State(uint64_t generation) {
+    PersistentState state;
+    state.generation = Generation(generation);
+    return {std::make_shared<const PersistentState>(state)};
+  }
+  void Pass(Duration time) { now_ns += time.count(); }
+
   Script script;
-  script.persist = Internal("disk full");
-  script.answer = [&](const Event&, Time) { return std::vector<Action>{SomeState(), SendOrder{1, {}}}; };
-  CoordinatorLoop loop(script.Core(), script.Ports(), Now);
-  auto outcome = loop.Run();
-  EXPECT_EQ(outcome.end, CoordinatorLoop::End::kFailed);
-  EXPECT_THAT(script.done, ElementsAre("persist"));
-  EXPECT_NE(outcome.reason.find("disk full"), std::string::npos);
+  CoordinatorPorts ports;
+  std::function<std::vector<Action>(const Event&)> next;
+  std::function<void()> at_idle;
+  std::optional<CoordinatorLoop> loop;
+  int64_t now_ns = 1;
+  int steps = 0, idles = 0;
+};
+
+TEST_F(StoreFails, WhatFollows_WaitsAndIsDoneInOrderOnceItWorks) {
+  next = [&](const Event& event) -> std::vector<Action> {
+    if (std::get_if<Tick>(&event) && steps == 1) {
+      return {State(1), SendOrder{1, {}}, Named("generation_started"), Answer{1, {}}, WakeAt{Time{2}}};
+    }
+    if (const auto* lost = std::get_if<NodeLost>(&event); lost && lost->stream == 9) {
+      return {State(2), SendOrder{2, {}}, SendOrder{1, {}}, Named("later")};
+    }
+    return {};
+  };
+  at_idle = [&] {
+    switch (++idles) {
+      case 1: loop->Post(NodeLost{9, ""}, nullptr); break;
+      case 2: Pass(kLongestGap); break;
+      case 5: script.done.push_back("-- room"), script.persist = OkStatus(), Pass(kStoreRetry); break;
+      case 8: loop->Stop("enough"); break;
+      default: break;
+    }
+  };
+  EXPECT_EQ(Loop().Run().end, CoordinatorLoop::End::kStopped);
+  EXPECT_THAT(script.done, ElementsAre("persist 1", "note alarm", "-- room", "persist 2", "note generation_started",
+                                       "answer", "order 2", "order 1", "note later", "note alarm"));
+  EXPECT_THAT(script.told, ::testing::IsSupersetOf({"store 'disk full' waits", "store ''"}));
+}
+
+TEST_F(StoreFails, Retries_AreASecondApartAndTheErrorIsToldOnce) {
+  next = [&](const Event& event) -> std::vector<Action> {
+    if (std::get_if<Tick>(&event) && steps == 1) return {State(1)};
+    return {};
+  };
+  at_idle = [&] {
+    if (++idles == 12) loop->Stop("enough");
+    Pass(kStoreRetry / 4);
+  };
+  Loop().Run();
+  EXPECT_EQ(std::count(script.told.begin(), script.told.end(), "store 'disk full' waits"), 1);
+  const auto tries = std::count(script.done.begin(), script.done.end(), "persist 1");
+  EXPECT_GE(tries, 3);
+  EXPECT_LE(tries, 4);
+}
+
+TEST_F(StoreFails, Views_AreAnsweredAndStopEndsTheLoop) {
+  next = [&](const Event& event) -> std::vector<Action> {
+    if (std::get_if<Tick>(&event) && steps == 1) return {State(1), EndJob{0, "finished"}};
+    return {};
+  };
+  bool seen = false;
+  at_idle = [&] {
+    if (++idles == 1) loop->View([&](const ClusterView* view) { seen = view != nullptr && view->step == Step(7); });
+    if (idles == 3) loop->Stop("SIGTERM");
+  };
+  const auto outcome = Loop().Run();
+  EXPECT_EQ(outcome.end, CoordinatorLoop::End::kStopped);  // the job's end was never on record
+  EXPECT_TRUE(seen);
+}
+
+TEST_F(StoreFails, OnlyOtherFiles_TheCoreIsToldAndNothingWaits) {
+  script.persist = OkStatus();
+  next = [&](const Event& event) -> std::vector<Action> {
+    if (std::get_if<Tick>(&event) && steps == 1) return {State(1)};
+    return {};
+  };
+  at_idle = [&] {
+    if (++idles == 1) loop->ReportRoom("status.json: no room");
+    if (idles == 3) loop->ReportRoom("");
+    if (idles == 5) loop->Stop("enough");
+  };
+  Loop().Run();
+  EXPECT_THAT(script.told, ::testing::IsSupersetOf({"store 'status.json: no room'", "store ''"}));
+}
+
+TEST_F(StoreFails, StreamIsLost_WhatWasMeantForItIsNotSent) {
+  next = [&](const Event& event) -> std::vector<Action> {
+    if (std::get_if<Tick>(&event) && steps == 1) return {State(1), SendOrder{4, {}}, SendOrder{5, {}}};
+    return {};
+  };
+  at_idle = [&] {
+    if (++idles == 1) loop->Post(NodeLost{4, ""}, nullptr);
+    if (idles == 3) script.persist = OkStatus(), Pass(kStoreRetry);
+    if (idles == 6) loop->Stop("enough");
+  };
+  Loop().Run();
+  EXPECT_THAT(script.done, ::testing::Contains("order 5"));
+  EXPECT_THAT(script.done, ::testing::Not(::testing::Contains("order 4")));
 }
 
 TEST(CoordinatorLoop, QueuedInputs_AreToldBeforeADueTimer) {

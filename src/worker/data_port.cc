@@ -55,13 +55,19 @@ void DataPort::Run() {
   while (!stop_) {
     FollowGeneration();
     polled.assign({{wake_, POLLIN, 0}, {listener_.fd(), POLLIN, 0}});
-    if (connections_.size() >= kMaxConnections) polled[1].fd = -1;
     ids.clear();
+    unknown_ = 0;
     Time nearest = kNever;
     for (auto& [id, c] : connections_) {
       polled.push_back({c.socket.fd(), static_cast<short>(c.out.empty() ? POLLIN : POLLIN | POLLOUT), 0});
       ids.push_back(id);
+      unknown_ += IsUnknown(c);
       nearest = std::min(nearest, c.deadline);
+    }
+    const bool deaf = connections_.size() >= kMaxConnections || TcpNow() < listen_again_;
+    if (deaf) {
+      polled[1].fd = -1;
+      nearest = std::min(nearest, std::max(listen_again_, TcpNow() + kNoDescriptor));
     }
     int timeout = -1;
     if (nearest != kNever) {
@@ -89,13 +95,30 @@ void DataPort::Run() {
 }
 
 void DataPort::AcceptAll() {
-  while (connections_.size() < kMaxConnections) {
+  for (size_t i = 0; i < kMaxAccepted && connections_.size() < kMaxConnections; ++i) {
     Result<TcpSocket> socket = listener_.Accept();
-    if (!socket.ok() || !socket->valid()) return;
+    if (!socket.ok()) {
+      // No descriptor is free. Whoever has not said who it is goes first; polling on would only spin.
+      if (unknown_ > 0) DropOldestUnknown();
+      listen_again_ = TcpNow() + kNoDescriptor;
+      return;
+    }
+    if (!socket->valid()) return;
+    if (unknown_ >= kMaxUnknown) DropOldestUnknown();
+    ++unknown_;
     Connection& c = connections_[next_id_++];
     c.socket = std::move(*socket);
     c.want = kRequestPrefixBytes;
     c.deadline = TcpNow() + kHandshake;
+  }
+}
+
+void DataPort::DropOldestUnknown() {
+  for (auto it = connections_.begin(); it != connections_.end(); ++it) {
+    if (!IsUnknown(it->second)) continue;
+    connections_.erase(it);
+    --unknown_;
+    return;
   }
 }
 

@@ -46,9 +46,11 @@ class DataPort {
     bool moved = false;  // handed to the server
   };
   using Id = StoreTable::Client;
+  static bool IsUnknown(const Connection& c) { return c.stage == Stage::kHead || c.stage == Stage::kBody; }
 
   void Run();
   void AcceptAll();
+  void DropOldestUnknown();
   bool Read(Id id, Connection& c);  // false: close
   bool Advance(Id id, Connection& c);
   bool TakeRequest(Connection& c);
@@ -58,6 +60,11 @@ class DataPort {
   void FollowGeneration();
 
   static constexpr size_t kMaxConnections = 4096;
+  // That have not said who they are. A descriptor each, of a process that has other uses for its own: one more turns
+  // the oldest away, as peers need milliseconds and a flood has time.
+  static constexpr size_t kMaxUnknown = 128;
+  static constexpr size_t kMaxAccepted = 32;  // in one turn: each is read at least once before it is the oldest
+  static constexpr Duration kNoDescriptor = std::chrono::milliseconds(100);  // until accepting is tried again
   static constexpr Duration kHandshake = std::chrono::seconds(5);
 
   const DataIdentity identity_;
@@ -69,6 +76,8 @@ class DataPort {
   std::atomic<bool> stop_{false};
   std::map<Id, Connection> connections_;
   Id next_id_ = 1;
+  Time listen_again_{};
+  size_t unknown_ = 0;  // connections_ in the stages kHead and kBody, recounted in each turn
   StoreTable store_;
   std::thread thread_;
 };

@@ -150,8 +150,9 @@ Status Mover::ExchangeEcho(const MoverTask& task) {
   DataRequest request;
   request.kind = DataKind::kEcho;
   request.bytes = kEchoBytes;
-  const Time deadline = MonotonicNow() + std::chrono::seconds(10);
-  Result<TcpSocket> socket = OpenData(task.order.echo_peer, request, identity_, deadline, task.cancel.get());
+  const Time begin = MonotonicNow(), deadline = begin + kEchoPatience;
+  Result<TcpSocket> socket =
+      OpenData(task.order.echo_peer, request, identity_, begin + kEchoOpenPatience, task.cancel.get());
   if (!socket.ok()) return socket.status().Annotate("echo with " + task.order.echo_peer.address);
   std::vector<uint64_t> sent(kEchoBlockBytes / sizeof(uint64_t)), received(sent.size());
   Random random(task.order.echo_nonce);

@@ -33,5 +33,7 @@ class Mover {
 };
 
 inline constexpr uint64_t kEchoBytes = 8u << 20;
+inline constexpr Duration kEchoPatience = std::chrono::seconds(10);
+inline constexpr Duration kEchoOpenPatience = std::chrono::seconds(3);  // to be connected and answered at all
 
 }  // namespace locum

@@ -4,6 +4,7 @@
 #include <sys/eventfd.h>
 #include <time.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "adapters/posix/monotonic.h"
@@ -81,14 +82,16 @@ void NodeLink::Run() {
     if (!status.ok()) return protocol_.NodeGone(status);
     pollfd polled[2] = {{socket_, static_cast<short>(unsent_.empty() ? POLLIN : POLLIN | POLLOUT), 0},
                         {wake_, POLLIN, 0}};
-    const timespec poll_update{0, kUpdatePoll.count()};
-    if (::ppoll(polled, 2, soon ? &poll_update : nullptr, nullptr) < 0 && errno != EINTR) {
+    std::optional<Duration> again = housekeeping_();
+    if (soon) again = std::min(again.value_or(kUpdatePoll), kUpdatePoll);
+    const int64_t ns = again.value_or(Duration::zero()).count();
+    const timespec wait{ns / 1'000'000'000, ns % 1'000'000'000};
+    if (::ppoll(polled, 2, again ? &wait : nullptr, nullptr) < 0 && errno != EINTR) {
       return protocol_.NodeGone(ErrnoStatus(errno, "ppoll"));
     }
     uint64_t count;
     if (polled[1].revents) [[maybe_unused]]
       ssize_t n = ::read(wake_, &count, sizeof count);
-    housekeeping_();
     if (polled[0].revents & (POLLIN | POLLHUP | POLLERR)) status = TakePackets();
     if (!status.ok()) return protocol_.NodeGone(status);
   }
@@ -146,7 +149,10 @@ Status NodeLink::SendDue() {
   const std::string packet = EncodeState(*report);
   Result<bool> sent = SendPacket(socket_, packet);
   if (!sent.ok()) return sent.status();
-  if (!*sent) unsent_ = packet;
+  if (*sent)
+    protocol_.ReportSent();
+  else
+    unsent_ = packet;
   return OkStatus();
 }
 

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <functional>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -26,8 +27,9 @@ Result<Joined> JoinNode(const std::string& path, Incarnation worker, Duration ti
 
 class NodeLink {
  public:
-  // `housekeeping` runs on the link's thread each time it wakes; must be short.
-  NodeLink(int socket, int wake, Protocol* protocol, std::function<void()> housekeeping)
+  // `housekeeping` runs on the link's thread each time it wakes, and again within the time that it returns; must be
+  // short.
+  NodeLink(int socket, int wake, Protocol* protocol, std::function<std::optional<Duration>()> housekeeping)
       : socket_(socket), wake_(wake), protocol_(*protocol), housekeeping_(std::move(housekeeping)) {}
   ~NodeLink() { Stop(); }
 
@@ -45,7 +47,7 @@ class NodeLink {
   const int socket_;
   const int wake_;
   Protocol& protocol_;
-  const std::function<void()> housekeeping_;
+  const std::function<std::optional<Duration>()> housekeeping_;
   PacketReceiver receiver_{kMaxWorkerMessage};
   std::string ready_packet_;
   bool ready_sent_ = false;

@@ -23,6 +23,7 @@ void Protocol::SetWord(Generation generation, Step step, WordState state) {
 
 void Protocol::Changed() {
   dirty_ = true;
+  ++changes_;
   changed_.notify_all();
   poke_control_();
 }
@@ -39,9 +40,23 @@ void Protocol::TakeOrder(const WorkerOrder& order) {
   if (order.mode != Mode::kIdle && order.generation < newest_) return;
   newest_ = std::max(newest_, order.generation);
   order_ = order;
+  NoteDataAddresses(order);
   if (!order.refuse.empty()) Fail(Refused(order.refuse));
   ReconcileLocked();
   changed_.notify_all();  // stop_at in the page may have changed
+}
+
+void Protocol::NoteDataAddresses(const WorkerOrder& order) {
+  if (order.mode == Mode::kRun) data_addresses_.clear();
+  for (const std::vector<Peer>* peers : {&order.peers, &order.sources}) {
+    for (const Peer& peer : *peers) data_addresses_.insert(peer.address);
+  }
+  if (order.echo_nonce != 0) data_addresses_.insert(order.echo_peer.address);
+}
+
+std::set<std::string> Protocol::DataAddresses() {
+  Lock lock(mu_);
+  return data_addresses_;
 }
 
 bool Protocol::Reconcile() {
@@ -102,6 +117,7 @@ bool Protocol::Freeze(Generation generation) {
   }
   if (now.state == WordState::kUpdating) return false;
   report_.frozen = generation;
+  if (run_ && run_frozen_since_ == kNever) run_frozen_since_ = MonotonicNow();
   report_.holding = {now.state == WordState::kFrozen, now.generation, now.step};
   if (parked_) report_.parked = generation;
   poke_port_();
@@ -143,6 +159,7 @@ std::optional<WorkerState> Protocol::TakeReport(bool always) {
   Lock lock(mu_);
   if (!ready_ || (!dirty_ && !always)) return std::nullopt;
   dirty_ = false;
+  taken_ = changes_;
   WorkerState v = report_;
   v.word = word();
   v.position = static_cast<Position>(page_->position.load(std::memory_order_relaxed));
@@ -153,6 +170,12 @@ std::optional<WorkerState> Protocol::TakeReport(bool always) {
   return v;
 }
 
+void Protocol::ReportSent() {
+  Lock lock(mu_);
+  sent_ = taken_;
+  changed_.notify_all();
+}
+
 void Protocol::TakeAbort(Generation generation) {
   Lock lock(mu_);
   // Once for each generation, and never for one that the trainer has left: a late abort would break the next one.
@@ -160,6 +183,12 @@ void Protocol::TakeAbort(Generation generation) {
   aborted_ = run_->generation;
   abort_wanted_ = true;
   changed_.notify_all();
+}
+
+std::optional<Protocol::Straggler> Protocol::FindStraggler() {
+  Lock lock(mu_);
+  if (parked_ || leaving_ || run_frozen_since_ == kNever) return std::nullopt;
+  return Straggler{run_->generation, run_frozen_since_, abort_ != nullptr};
 }
 
 bool Protocol::AwaitAbort(locum_abort_fn* abort, void** context) {

@@ -26,6 +26,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -82,6 +83,8 @@ class Protocol {
   void FirstCommit(Generation generation, int64_t when_ns);
   void Broken(Generation generation, Step step, const std::string& why);
   void StopAt(Step step);
+  // The update that is under way has failed: blocks until the node has been sent the reason, for kTornPatience at most,
+  // and marks the state torn.
   void Torn(const std::string& why);
   void SetAbort(locum_abort_fn abort, void* context);
   std::shared_ptr<RunInfo> CurrentRun();  // null when there is none
@@ -94,7 +97,19 @@ class Protocol {
   void NodeGone(const Status& why);
   // The report, when there is something new in it or `always`.
   std::optional<WorkerState> TakeReport(bool always);
+  // The report that was taken last has left.
+  void ReportSent();
   bool ready();
+  // A trainer whose generation a newer one has frozen, and that has not parked: it may wait in a collective that
+  // nobody will complete.
+  struct Straggler {
+    Generation generation;  // that it is in
+    Time since{};
+    bool has_abort = false;
+  };
+  std::optional<Straggler> FindStraggler();
+  // Every data port that an order has named since the last one to run, and those that this one named.
+  std::set<std::string> DataAddresses();
 
   // ---- mover ------------------------------------------------------------------------------------------
   // Blocks until there is work; empty when leaving.
@@ -140,6 +155,7 @@ class Protocol {
   bool MayBegin(Step step);
   void CloseServing();
   bool Freeze(Generation generation);
+  void NoteDataAddresses(const WorkerOrder& order);
   bool ReconcileLocked();
   void StartRecovery();
   void EndRun();
@@ -168,12 +184,15 @@ class Protocol {
   // Of the last pull that no generation has run on yet: the next may go on from the same copy without another one.
   int64_t pulled_ns_ = 0;
   bool dirty_ = false;
+  uint64_t changes_ = 0, taken_ = 0, sent_ = 0;  // of the report: counted, in the one taken last, in the one sent last
   std::optional<WorkerOrder> order_;
   Generation newest_;  // of all orders
+  std::set<std::string> data_addresses_;
 
   // trainer
   bool parked_ = false;
   std::shared_ptr<RunInfo> run_;       // the generation that the trainer is in
+  Time run_frozen_since_ = kNever;     // when a newer one froze it
   bool regroup_due_ = false;           // it has not been told yet that run_ is new
   std::optional<WorkerOrder> resume_;  // an order to run that it has not seen yet
   std::optional<Step> stop_step_;      // locum_stop
@@ -199,6 +218,9 @@ class Protocol {
   bool abort_wanted_ = false;
   bool aborting_ = false;
 };
+
+// A node that does not read for so long is lost.
+inline constexpr Duration kTornPatience = std::chrono::seconds(1);
 
 // How often an update that is under way is looked at, when a freeze waits for its end.
 inline constexpr Duration kUpdatePoll = std::chrono::microseconds(200);

@@ -97,6 +97,7 @@ bool Protocol::TakeResume() {
   if (stop_step_ && run->step < *stop_step_) stop_step_.reset();
   hashes_.reset();
   run_ = run;
+  run_frozen_since_ = kNever;
   regroup_due_ = true;
   resume_.reset();
   // The trainer's thread is here, whether it had to wait or not.
@@ -172,6 +173,14 @@ void Protocol::Torn(const std::string& why) {
   torn_ = Internal("an update failed half-way, the state is torn and this worker must end: " + why.substr(0, 1024));
   report_.error = torn_.message();
   attention_.store(true, std::memory_order_release);
+  Changed();
+  // The reason first: whoever reads the page finds a torn state only when its cause is on its way, and a program that
+  // ends now has told it.
+  const uint64_t mine = changes_;
+  changed_.wait_for(lock, kTornPatience, [&] { return sent_ >= mine || !error_.ok() || leaving_; });
+  const Word now = word();
+  LOCUM_CHECK(now.state == WordState::kUpdating);
+  SetWord(now.generation, now.step, WordState::kTorn);
   Changed();
 }
 

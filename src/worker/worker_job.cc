@@ -73,7 +73,14 @@ Status WorkerJob::Prepare(const JoinParameters& parameters) {
   CloseInForkedChildren(port_->listener_fd());
   store_ = std::make_unique<StoreClient>(identity);
   mover_ = std::make_unique<Mover>(protocol_.get(), &state_, identity, self);
-  link_ = std::make_unique<NodeLink>(joined_.socket.get(), wake, protocol_.get(), [this] { Housekeeping(); });
+  group_ = std::make_unique<GroupConnections>([this] {
+    std::set<std::string> own = protocol_->DataAddresses();
+    own.insert(port_->address());
+    return own;
+  });
+  breaker_ = std::make_unique<Breaker>([this] { return protocol_->FindStraggler(); },
+                                       [this](Generation generation) { group_->Break(generation); });
+  link_ = std::make_unique<NodeLink>(joined_.socket.get(), wake, protocol_.get(), [this] { return Housekeeping(); });
 
   LOCUM_RETURN_IF_ERROR(server_->Start());
   LOCUM_RETURN_IF_ERROR(port_->Start());
@@ -121,10 +128,12 @@ Status WorkerJob::MakeStepLog() {
 }
 
 // On the link's thread.
-void WorkerJob::Housekeeping() {
-  if (!grow_step_log_.load(std::memory_order_acquire)) return;
-  if (!step_log_->Grow().ok()) grow_not_before_ns_ = (MonotonicNow() + std::chrono::seconds(1)).ns;
-  grow_step_log_.store(false, std::memory_order_release);
+std::optional<Duration> WorkerJob::Housekeeping() {
+  if (grow_step_log_.load(std::memory_order_acquire)) {
+    if (!step_log_->Grow().ok()) grow_not_before_ns_ = (MonotonicNow() + std::chrono::seconds(1)).ns;
+    grow_step_log_.store(false, std::memory_order_release);
+  }
+  return breaker_->Look(MonotonicNow());
 }
 
 Status WorkerJob::RegisterMemory(const Shard& shard, void* data) {

@@ -10,7 +10,9 @@
 #include "adapters/posix/record_file.h"
 #include "base/status.h"
 #include "state/step_log.h"
+#include "worker/breaker.h"
 #include "worker/data_port.h"
+#include "worker/group_connections.h"
 #include "worker/mover.h"
 #include "worker/node_link.h"
 #include "worker/protocol.h"
@@ -62,7 +64,7 @@ class WorkerJob {
   StepRecord* NewRecord(uint32_t kind, Step step, int64_t now_ns);
   void RecordPulled();
   void SetPosition(Position position, int64_t now_ns);
-  void Housekeeping();
+  std::optional<Duration> Housekeeping();
   Status StoreFailed(const RunInfo& run, const Status& why);
 
   Joined joined_;
@@ -80,6 +82,8 @@ class WorkerJob {
   std::unique_ptr<DataPort> port_;
   std::unique_ptr<NodeLink> link_;
   std::unique_ptr<StoreClient> store_;
+  std::unique_ptr<GroupConnections> group_;
+  std::unique_ptr<Breaker> breaker_;
   std::thread mover_thread_, abort_thread_;
 
   // The trainer's own.

@@ -33,6 +33,7 @@ Result<int> WorkerJob::NextStep(locum_step* step) {
   if (first_commit_due_) {
     first_commit_due_ = false;
     protocol_->FirstCommit(run_->generation, first_commit_ns_);
+    group_->Connected();  // it has committed, so it is, said or not
   }
   bool regrouped = false;
   // The word is looked at first: a freeze that comes after it is met by the next BeginUpdate.
@@ -52,6 +53,7 @@ Result<int> WorkerJob::NextStep(locum_step* step) {
       regrouped = true;
       stopped_ = false;
       committed_here_ = false;
+      group_->Begin(run_->generation);
       RecordPulled();
     }
     if (turn->kind == Turn::kLast) {
@@ -118,6 +120,7 @@ Status WorkerJob::Connected() {
   if (!in_step_) return Invalid("locum_connected outside a step");
   const int64_t now = MonotonicNow().ns;
   if (record_) record_->connected_ns = now;
+  group_->Connected();
   protocol_->Connected(run_->generation, now);
   return OkStatus();
 }
@@ -177,7 +180,6 @@ Status WorkerJob::EndUpdate() {
 
 Status WorkerJob::FailUpdate(const std::string& why) {
   if (!in_update_) return Invalid("locum_fail_update without locum_begin_update");
-  page_->word.store(Word{run_->generation, step_, WordState::kTorn}.Pack(), std::memory_order_seq_cst);
   in_update_ = false;
   in_step_ = false;
   protocol_->Torn(why);

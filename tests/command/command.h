@@ -40,7 +40,7 @@ struct Outcome {
 class Process {
  public:
   Process(const std::string& dir, std::vector<std::string> words, const std::vector<std::string>& environment = {},
-          size_t file_limit = 0)
+          size_t file_limit = 0, const std::string& redirect = "")
       : out_(dir + "/stdout." + std::to_string(++count_)), err_(dir + "/stderr." + std::to_string(count_)) {
     words.insert(words.begin(), "locum");
     std::vector<char*> argv;
@@ -50,6 +50,15 @@ class Process {
     if (pid_ == 0) {
       ::dup2(::open(out_.c_str(), O_WRONLY | O_CREAT, 0644), 1);
       ::dup2(::open(err_.c_str(), O_WRONLY | O_CREAT, 0644), 2);
+      for (size_t i = 0; i + 1 < redirect.size(); i += 2) {  // "1-": closed, "1f": full, "1p": a pipe without a reader
+        const int fd = redirect[i] - '0';
+        int ends[2] = {::open("/dev/full", O_WRONLY), -1};
+        if (redirect[i + 1] == 'p') [[maybe_unused]]
+          int made = ::pipe(ends);
+        if (ends[1] >= 0) ::close(ends[0]);
+        redirect[i + 1] == '-' ? ::close(fd) : ::dup2(ends[1] >= 0 ? ends[1] : ends[0], fd);
+        for (int end : ends) ::close(end);
+      }
       ::unsetenv("LOCUM_TOKEN");
       for (const std::string& variable : environment) ::putenv(const_cast<char*>(variable.c_str()));
       if (file_limit != 0) {
@@ -124,6 +133,15 @@ class Command : public ::testing::Test {
     }
     ADD_FAILURE() << "no coordinator.json";
     return "";
+  }
+
+  // Waits for an event in the history of `dir`.
+  void AwaitEvent(const std::string& dir, const std::string& name) {
+    const auto deadline = std::chrono::steady_clock::now() + kLong;
+    while (ReadAll(Path(dir) + "/events.jsonl").find("\"name\":\"" + name + "\"") == std::string::npos) {
+      ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "no " << name;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
   }
 
   std::string dir_ = "/tmp/locum-command-XXXXXX";

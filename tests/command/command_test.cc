@@ -74,6 +74,42 @@ TEST_F(Command, BadConfig_NamesFileLineAndReason) {
   Expect({"run", "--config", "absent.toml", "--", "true"}, 2, "cannot open the config file absent.toml");
 }
 
+TEST_F(Command, ConfigOfARun_IsCheckedAsACoordinatorDoes) {
+  std::ofstream(Path("c.toml")) << "[coordinator]\nlisten = \"nowhere:5\"\n";
+  for (const char* word : {"run", "coordinator"}) {
+    Expect({word, "--config", "c.toml", "--dir", "d", "--", "true"}, 2, "is not a numeric address");
+  }
+}
+
+TEST_F(Command, LowLimitOfOpenFiles_IsToldAtTheStart) {
+  // A coordinator raises its own as far as it may.
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"run", "--", "true"}, {"agent", "--coordinator", "127.0.0.1:1"}}) {
+    rlimit before{};
+    ::getrlimit(RLIMIT_NOFILE, &before);
+    const rlimit low{20, before.rlim_max};
+    ::setrlimit(RLIMIT_NOFILE, &low);
+    Expect(words, 2, "the limit of open files is 20, and at least ");
+    ::setrlimit(RLIMIT_NOFILE, &before);
+  }
+  EXPECT_TRUE(Left().empty());
+}
+
+TEST_F(Command, AgentThatCannotBe_IsToldBeforeItConnects) {
+  std::filesystem::create_directory(Path("x"));
+  std::ofstream(Path("x/foreign")) << "x";
+  Expect({"agent", "--coordinator", "127.0.0.1:1", "--dir", "x"}, 2, "holds files that are not Locum's (foreign)",
+         {"LOCUM_TOKEN=x"});
+  const Outcome name = Run({"agent", "--coordinator", "127.0.0.1:1", "--name", std::string(5000, 'n')});
+  EXPECT_EQ(name.status, 2);
+  EXPECT_THAT(name.err, HasSubstr("nnn...' is not a node name"));
+  EXPECT_LT(name.err.size(), 300u);
+}
+
+TEST_F(Command, NegativeNumberForTheExample_IsRefused) {
+  EXPECT_EQ(WEXITSTATUS(std::system(LOCUM_MINIMAL " --steps -5 2>/dev/null")), 2);
+}
+
 TEST_F(Command, CommandThatCannotRun_IsToldBeforeAnythingStarts) {
   Expect({"run", "--", "no-such-command"}, 127, "'no-such-command' was not found in PATH");
   Expect({"run", "--", "./absent"}, 127, "'./absent' does not exist");
@@ -179,6 +215,7 @@ TEST_F(Command, InterruptedRun_EndsEverything) {
     EXPECT_EQ(run.Wait().status, 128 + signal);
     ExpectNothingRuns(dir_);
     EXPECT_FALSE(std::filesystem::exists(Path(name + "/coordinator.json")));
+    if (!std::filesystem::exists(Path(name))) continue;  // it was interrupted before the start had succeeded
     for (const auto& entry : std::filesystem::recursive_directory_iterator(Path(name))) {
       EXPECT_FALSE(entry.is_socket()) << entry.path();
       EXPECT_NE(entry.path().extension(), ".tmp") << entry.path();

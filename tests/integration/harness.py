@@ -1,5 +1,6 @@
 """Runs real clusters for the tests: `locum run` or its parts, real kills, and what they leave behind."""
 
+import json
 import os
 import pathlib
 import shutil
@@ -10,7 +11,7 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
-from locum_job import BIN, DEADLINE, LOCUM, Failed, Job, account, last_line, read_step_log, wait_for  # noqa: E402, F401
+from locum_job import BIN, DEADLINE, LOCUM, Failed, Job, account, final_lines, last_line, read_step_log, wait_for  # noqa: E402, F401
 
 
 def start_time(pid):
@@ -48,11 +49,12 @@ class Cluster(Job):
     """One `locum run` in a directory of its own. Use as a context manager: it leaves nothing running."""
 
     count = 0
+    subcommand = "run"
 
-    def __init__(self, *args, command, keep=False, cwd=None, env=None):
+    def __init__(self, *args, command, keep=False, cwd=None, env=None, directory=None):
         Cluster.count += 1
         self.tmp = pathlib.Path(tempfile.mkdtemp(prefix="locum-test-"))
-        super().__init__(self.tmp / "job")
+        super().__init__(directory or self.tmp / "job")
         self.mark = f"LOCUM_TEST_MARK={os.getpid()}-{Cluster.count}-{time.monotonic_ns()}"
         self.shm_before = shared_memory()
         environment = dict(os.environ, **(env or {}))
@@ -60,8 +62,9 @@ class Cluster(Job):
         environment[key] = value
         with open(self.tmp / "out", "wb") as out, open(self.tmp / "err", "wb") as err:
             self.process = subprocess.Popen(
-                [LOCUM, "run", "--dir", str(self.dir), *map(str, args), "--", *map(str, command)], stdout=out, stderr=err,
-                stdin=subprocess.DEVNULL, env=environment, cwd=cwd or self.tmp, start_new_session=True)
+                [LOCUM, self.subcommand, "--dir", str(self.dir), *map(str, args), "--", *map(str, command)], stdout=out,
+                stderr=err, stdin=subprocess.DEVNULL, env=environment, cwd=cwd or self.tmp, start_new_session=True)
+        self.environment = environment
 
     def __enter__(self):
         return self
@@ -87,6 +90,26 @@ class Cluster(Job):
         shutil.rmtree(self.tmp, ignore_errors=True)
         return False
 
+    def coordinator_pid(self):
+        """None before it has said where it listens."""
+        try:
+            return json.loads((self.dir / "coordinator.json").read_text())["pid"]
+        except (FileNotFoundError, ValueError):
+            return None
+
+    def kill_coordinator(self, number=signal.SIGKILL):
+        os.kill(self.coordinator_pid(), number)
+
+    def check_account(self, world, steps):
+        """Every (rank, step) was made, and whoever made it again made the same."""
+        losses, _, made = account(self.step_logs().values())
+        missing = {(r, s) for r in range(world) for s in range(steps)} - made
+        if missing:
+            raise Failed(f"never made: {sorted(missing)[:10]}")
+        differ = {key: bits for key, bits in losses.items() if len(bits) > 1}
+        if differ:
+            raise Failed(f"made twice with two results: {differ}")
+
     def stdout(self):
         return (self.tmp / "out").read_text(errors="replace")
 
@@ -106,3 +129,46 @@ class Cluster(Job):
             if path.is_socket() or path.name.endswith((".tmp", ".part")):
                 left.append(str(path))
         return left
+
+
+class Parts(Cluster):
+    """The same by its parts: a coordinator on loopback, and agents that the test starts itself."""
+
+    subcommand = "coordinator"
+
+    def __init__(self, *args, command, **more):
+        super().__init__(*args, command=command, **more)
+        self.agents = {}
+        self.address = self.wait("the coordinator's address", self.told_address)
+
+    def told_address(self):
+        try:
+            return json.loads((self.dir / "coordinator.json").read_text())["address"]
+        except (FileNotFoundError, ValueError):
+            return None
+
+    def start_agent(self, name):
+        with open(self.tmp / f"{name}.out", "ab") as out:
+            self.agents[name] = subprocess.Popen(
+                [LOCUM, "agent", "--coordinator", self.address, "--name", name, "--dir", str(self.tmp / name), "--token-file",
+                 str(self.dir / "token")], stdout=out, stderr=out, stdin=subprocess.DEVNULL, env=self.environment,
+                cwd=self.tmp, start_new_session=True)
+        return self.agents[name]
+
+    def __exit__(self, *error):
+        done = super().__exit__(*error)
+        for agent in self.agents.values():
+            agent.wait(30)
+        return done
+
+    def wait_exit(self, deadline=DEADLINE):
+        status = super().wait_exit(deadline)
+        for agent in self.agents.values():
+            agent.wait(deadline)
+        return status
+
+    def stdout(self):
+        return "".join(p.read_text(errors="replace") for p in sorted(self.tmp.rglob("worker-*.log")))
+
+    def step_logs(self):
+        return {str(p.relative_to(self.tmp)): read_step_log(p) for p in sorted(self.tmp.rglob("*.steps"))}

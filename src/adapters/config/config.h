@@ -4,6 +4,8 @@
 //   [job]          nodes, spares, nproc_per_node, seed, dir, command
 //   [timeouts]     heartbeat, silence, lost_stream_grace, culprit_grace, freeze, collective, park, join, gather, hang,
 //                  grace, finish, adopt
+//   [recovery]     worker
+//   [limits]       restarts, recoveries, window
 //   [coordinator]  listen, port, interface, token_file, input_log_mib
 //   [agent]        coordinator, name, dir, interface, token_file, connect_timeout
 //   [run]          restart_nodes, restart_delay, restart_delay_max, restart_limit
@@ -31,6 +33,12 @@ struct Config {
   std::vector<std::string> command;
   // [timeouts]
   Timeouts timeouts;
+  // [recovery]
+  std::string recovery_worker = "restart";  // or "spare"
+  // [limits]
+  uint32_t limit_restarts = Limits{}.restarts;
+  uint32_t limit_recoveries = Limits{}.recoveries;
+  Duration limit_window = Limits{}.window;
   // [coordinator]
   std::string listen;  // HOST:PORT
   uint32_t port = 0;

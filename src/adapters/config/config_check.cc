@@ -50,7 +50,7 @@ Status CheckConfig(const Config& config) {
   check.Positive("timeouts.hang", t.hang);
   check.Positive("timeouts.finish", t.finish);
   check.Positive("timeouts.adopt", t.adopt);
-  check.AtLeast("timeouts.silence", t.silence, "timeouts.heartbeat", t.heartbeat, 3,
+  check.AtLeast("timeouts.silence", t.silence, "timeouts.heartbeat", t.heartbeat, 1,
                 "a node whose report is late once would look dead");
   check.AtLeast("timeouts.culprit_grace", t.culprit_grace, "timeouts.lost_stream_grace", t.lost_stream_grace, 1,
                 "the same members would be tried again before a lost node is failed");
@@ -58,8 +58,6 @@ Status CheckConfig(const Config& config) {
                 "a rank could be killed for not parking while it may still leave its collective");
   check.AtLeast("timeouts.join", t.join, "timeouts.gather", t.gather, 1,
                 "the start would be given up while it still waits for spares");
-  check.AtLeast("timeouts.hang", t.hang, "timeouts.park", t.park, 1,
-                "a rank could be failed as hung while it may still come back from its step");
   check.AtLeast("timeouts.collective", t.collective, "timeouts.culprit_grace", t.culprit_grace, 1,
                 "a rank could be killed before it is known who failed");
   check.AtLeast("timeouts.adopt", t.adopt, "timeouts.silence", t.silence, 1,
@@ -76,6 +74,10 @@ Status CheckConfig(const Config& config) {
   if (config.Has("coordinator.listen") && config.Has("coordinator.port")) {
     check.Fail("coordinator.port", "is set together with coordinator.listen, which names the port already");
   }
+  if (config.recovery_worker != "restart" && config.recovery_worker != "spare") {
+    check.Fail("recovery.worker", "is '" + config.recovery_worker + "'; it can be \"restart\" or \"spare\"");
+  }
+  check.Positive("limits.window", config.limit_window);
   if (config.Has("job.command") && config.command.empty()) check.Fail("job.command", "is empty");
   return check.error();
 }

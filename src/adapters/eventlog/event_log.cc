@@ -60,9 +60,56 @@ Result<std::unique_ptr<EventLog>> EventLog::Open(const std::string& path) {
   return log;
 }
 
-EventLog::~EventLog() { ::close(fd_); }
+EventLog::~EventLog() {
+  Status ignored = Flush();
+  ::close(fd_);
+}
+
+namespace {
+
+// Stands where lines were dropped: at the time, term and generation of the last of them.
+std::string DroppedLine(const std::string& last, uint64_t count) {
+  auto line = nlohmann::ordered_json::parse(last, nullptr, false);
+  if (!line.is_object()) line = nlohmann::ordered_json::object();
+  line["name"] = "events_dropped";
+  line["node"] = line["rank"] = nullptr;
+  line["incarnations"] = line["details"] = nlohmann::ordered_json::object();
+  line["reason"] = "the event log could not be written for so long that the oldest events were dropped";
+  line["figures"] = {{"events", count}};
+  return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
 
 Status EventLog::Append(const std::string& line) {
+  Status status = Flush();
+  if (status.ok()) status = Write(line);
+  if (status.ok()) return status;
+  waiting_.push_back(line);
+  waiting_bytes_ += line.size();
+  while (waiting_.size() > kMaxWaitingLines || waiting_bytes_ > kMaxWaitingBytes) {
+    dropped_like_ = std::move(waiting_.front());
+    waiting_bytes_ -= dropped_like_.size();
+    waiting_.pop_front();
+    ++dropped_;
+  }
+  return status;
+}
+
+Status EventLog::Flush() {
+  if (dropped_ > 0) {
+    LOCUM_RETURN_IF_ERROR(Write(DroppedLine(dropped_like_, dropped_)));
+    dropped_ = 0;
+  }
+  while (!waiting_.empty()) {
+    LOCUM_RETURN_IF_ERROR(Write(waiting_.front()));
+    waiting_bytes_ -= waiting_.front().size();
+    waiting_.pop_front();
+  }
+  return OkStatus();
+}
+
+Status EventLog::Write(const std::string& line) {
   ssize_t n = ::write(fd_, line.data(), line.size());
   if (n == static_cast<ssize_t>(line.size())) return OkStatus();
   int err = n < 0 ? errno : ENOSPC;

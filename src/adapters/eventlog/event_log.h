@@ -7,8 +7,12 @@
 //
 // `node` and `rank` are null where an event is about none. The store, not this file, is what a coordinator starts
 // from, so a line may be lost with the machine, but never half of one read as a whole.
+//
+// Lines that cannot be written, because the disk is full, wait in memory, up to a limit, and are written in their order
+// once there is room; beyond the limit the oldest go, and the event `events_dropped` stands for them.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <string>
 
@@ -18,6 +22,8 @@
 namespace locum {
 
 inline constexpr const char* kEventsFile = "events.jsonl";
+inline constexpr size_t kMaxWaitingLines = 4096;
+inline constexpr size_t kMaxWaitingBytes = 4u << 20;
 
 // Nanoseconds since 1970 as "2026-12-01T10:15:00.123456Z".
 std::string FormatWallTime(int64_t unix_ns);
@@ -31,13 +37,21 @@ class EventLog {
   ~EventLog();
   EventLog(const EventLog&) = delete;
   EventLog& operator=(const EventLog&) = delete;
-  // One write per line.
+  // One write per line. An error: it waits, and so does every later one.
   Status Append(const std::string& line);
+  // Writes what waits, if anything does.
+  Status Flush();
+  size_t waiting() const { return waiting_.size(); }
 
  private:
   EventLog(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
+  Status Write(const std::string& line);
   int fd_;
   std::string path_;
+  std::deque<std::string> waiting_;
+  size_t waiting_bytes_ = 0;
+  uint64_t dropped_ = 0;
+  std::string dropped_like_;  // the last line that was dropped; its head serves for the one that says so
 };
 
 }  // namespace locum

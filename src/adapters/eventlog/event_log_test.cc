@@ -1,7 +1,9 @@
 #include "adapters/eventlog/event_log.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 #include <filesystem>
 #include <fstream>
@@ -91,9 +93,9 @@ TEST(InputLog, Records_ComeBackAndATornTailIsIgnored) {
   {
     auto log = InputLog::Create(path, 1u << 20);
     ASSERT_TRUE(log.ok());
-    EXPECT_TRUE((*log)->Append("one"));
-    EXPECT_TRUE((*log)->Append(""));
-    EXPECT_TRUE((*log)->Append("three"));
+    EXPECT_TRUE((*log)->Append("one").ok());
+    EXPECT_TRUE((*log)->Append("").ok());
+    EXPECT_TRUE((*log)->Append("three").ok());
   }
   Status status;
   EXPECT_EQ(Records(path, &status), (std::vector<std::string>{"one", "", "three"}));
@@ -108,7 +110,7 @@ TEST(InputLog, ChangedByte_IsCorrupt) {
   std::string path = dir.File("inputs-1.log");
   {
     auto log = InputLog::Create(path, 1u << 20);
-    (*log)->Append("payload");
+    ASSERT_TRUE((*log)->Append("payload").ok());
   }
   std::string bytes = ReadAll(path);
   bytes[bytes.size() - 3] ^= 1;
@@ -121,15 +123,106 @@ TEST(InputLog, ChangedByte_IsCorrupt) {
 TEST(InputLog, Limit_TakesNoMore) {
   TempDir dir;
   auto log = InputLog::Create(dir.File("inputs-1.log"), 40);
-  EXPECT_TRUE((*log)->Append("12345678"));
-  EXPECT_FALSE((*log)->Append("123456789012345"));
+  EXPECT_TRUE((*log)->Append("12345678").ok());
+  EXPECT_EQ((*log)->Append("123456789012345").code(), Code::kRefused);
 }
 
 TEST(InputLog, Files_AreListedByTermAsANumber) {
   TempDir dir;
-  for (const char* name : {"inputs-10.log", "inputs-9.log", "inputs-x.log", "other"})
+  for (const char* name :
+       {"inputs-10.log", "inputs-9.10.log", "inputs-9.2.log", "inputs-9.log", "inputs-x.log", "inputs-9..log", "other"})
     std::ofstream(dir.File(name)) << "";
-  EXPECT_EQ(InputLogs(dir.path), (std::vector<std::string>{dir.File("inputs-9.log"), dir.File("inputs-10.log")}));
+  EXPECT_EQ(InputLogs(dir.path), (std::vector<std::string>{dir.File("inputs-9.log"), dir.File("inputs-9.2.log"),
+                                                           dir.File("inputs-9.10.log"), dir.File("inputs-10.log")}));
+}
+
+TEST(InputLog, TermThatWasThereBefore_GetsAFileOfItsOwn) {
+  TempDir dir;
+  for (const char* text : {"first", "second"}) {
+    auto log = InputLog::CreateIn(dir.path, Term(1), 1u << 20);
+    ASSERT_TRUE(log.ok()) << log.status().message();
+    ASSERT_TRUE((*log)->Append(text).ok());
+  }
+  Status status;
+  EXPECT_EQ(Records(dir.File("inputs-1.log"), &status), std::vector<std::string>{"first"});
+  EXPECT_EQ(Records(dir.File("inputs-1.2.log"), &status), std::vector<std::string>{"second"});
+}
+
+// Writes of this process beyond `bytes` of a file fail, with what was still allowed written: as on a disk that fills.
+struct FileLimit {
+  explicit FileLimit(rlim_t bytes) {
+    before_signal = ::signal(SIGXFSZ, SIG_IGN);
+    ::getrlimit(RLIMIT_FSIZE, &before);
+    rlimit now{bytes, before.rlim_max};
+    LOCUM_CHECK(::setrlimit(RLIMIT_FSIZE, &now) == 0);
+  }
+  ~FileLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &before);
+    ::signal(SIGXFSZ, before_signal);
+  }
+  rlimit before{};
+  sighandler_t before_signal;
+};
+
+TEST(EventLog, NoRoom_LinesWaitAndComeInOrderWithoutHalves) {
+  TempDir dir;
+  std::string path = dir.File(kEventsFile);
+  auto log = EventLog::Open(path);
+  ASSERT_TRUE((*log)->Append("{\"a\":1}\n").ok());
+  {
+    FileLimit limit(12);
+    EXPECT_FALSE((*log)->Append("{\"b\":2}\n").ok());  // half of it fits
+    EXPECT_FALSE((*log)->Append("{}\n").ok());         // it would fit, and is not the next one
+    EXPECT_EQ((*log)->waiting(), 2u);
+    EXPECT_EQ(ReadAll(path), "{\"a\":1}\n");
+  }
+  EXPECT_TRUE((*log)->Flush().ok());
+  EXPECT_EQ(ReadAll(path), "{\"a\":1}\n{\"b\":2}\n{}\n");
+}
+
+TEST(EventLog, NoRoomForLong_OldestAreDroppedAndThatIsSaid) {
+  TempDir dir;
+  std::string path = dir.File(kEventsFile);
+  auto log = EventLog::Open(path);
+  const auto line = [](size_t i) {
+    Note note;
+    note.name = "event-" + std::to_string(i);
+    note.generation = Generation(4);
+    return FormatEvent(note, Term(2), Time{1}, 0);
+  };
+  {
+    FileLimit limit(0);
+    for (size_t i = 0; i < kMaxWaitingLines + 5; ++i) EXPECT_FALSE((*log)->Append(line(i)).ok());
+    EXPECT_EQ((*log)->waiting(), kMaxWaitingLines);
+  }
+  ASSERT_TRUE((*log)->Append(line(kMaxWaitingLines + 5)).ok());
+  std::istringstream lines(ReadAll(path));
+  std::string first, second;
+  std::getline(lines, first);
+  std::getline(lines, second);
+  auto json = nlohmann::json::parse(first);
+  EXPECT_EQ(json["name"], "events_dropped");
+  EXPECT_EQ(json["figures"]["events"], 5);
+  EXPECT_EQ(json["generation"], 4);
+  EXPECT_EQ(nlohmann::json::parse(second)["name"], "event-5");
+}
+
+TEST(InputLog, NoRoom_SaysSoAndTakesNoMoreAndWhatIsThereIsReadable) {
+  TempDir dir;
+  std::string path = dir.File("inputs-1.log");
+  auto log = InputLog::Create(path, 1u << 20);
+  ASSERT_TRUE((*log)->Append("one").ok());
+  ASSERT_TRUE((*log)->Flush().ok());
+  {
+    FileLimit limit((*log)->size() + 5);
+    ASSERT_TRUE((*log)->Append("two").ok());
+    EXPECT_EQ((*log)->Flush().message().find("cannot write"), 0u);
+  }
+  EXPECT_FALSE((*log)->Append("three").ok());  // what follows a hole cannot be replayed
+  EXPECT_FALSE((*log)->Flush().ok());
+  Status status;
+  EXPECT_EQ(Records(path, &status), std::vector<std::string>{"one"});
+  EXPECT_TRUE(status.ok()) << status.message();
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <tuple>
 #include <utility>
 
 #include "base/codec.h"
@@ -22,13 +23,19 @@ constexpr char kMagic[] = "LOCINPT1";
 constexpr size_t kFlushBytes = 256u << 10;
 constexpr const char* kPrefix = "inputs-";
 constexpr const char* kSuffix = ".log";
+constexpr unsigned kMaxAttempts = 1000;
 
 }  // namespace
 
-std::string InputLogName(Term term) { return kPrefix + std::to_string(term.value) + kSuffix; }
+std::string InputLogName(Term term, unsigned attempt) {
+  return kPrefix + std::to_string(term.value) + (attempt > 1 ? "." + std::to_string(attempt) : "") + kSuffix;
+}
 
 std::vector<std::string> InputLogs(const std::string& dir) {
-  std::vector<std::pair<uint64_t, std::string>> found;
+  std::vector<std::tuple<uint64_t, uint64_t, std::string>> found;
+  const auto number = [](const std::string& digits) {
+    return !digits.empty() && digits.size() <= 18 && digits.find_first_not_of("0123456789") == std::string::npos;
+  };
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(dir, error)) {
     std::string name = entry.path().filename();
@@ -37,19 +44,37 @@ std::vector<std::string> InputLogs(const std::string& dir) {
         name.compare(name.size() - suffix, suffix, kSuffix) != 0) {
       continue;
     }
-    std::string digits = name.substr(prefix, name.size() - prefix - suffix);
-    if (digits.size() > 18 || digits.find_first_not_of("0123456789") != std::string::npos) continue;
-    found.emplace_back(std::stoull(digits), entry.path());
+    std::string digits = name.substr(prefix, name.size() - prefix - suffix), attempt = "1";
+    if (size_t dot = digits.find('.'); dot != std::string::npos) {
+      attempt = digits.substr(dot + 1);
+      digits.resize(dot);
+    }
+    if (!number(digits) || !number(attempt)) continue;
+    found.emplace_back(std::stoull(digits), std::stoull(attempt), entry.path());
   }
   std::sort(found.begin(), found.end());
   std::vector<std::string> paths;
-  for (auto& [term, path] : found) paths.push_back(std::move(path));
+  for (auto& [term, attempt, path] : found) paths.push_back(std::move(path));
   return paths;
 }
 
 Result<std::unique_ptr<InputLog>> InputLog::Create(const std::string& path, uint64_t limit) {
   int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
   if (fd < 0) return ErrnoStatus(errno, "cannot create " + path);
+  return Begin(fd, path, limit);
+}
+
+Result<std::unique_ptr<InputLog>> InputLog::CreateIn(const std::string& dir, Term term, uint64_t limit) {
+  for (unsigned attempt = 1; attempt <= kMaxAttempts; ++attempt) {
+    const std::string path = dir + "/" + InputLogName(term, attempt);
+    int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
+    if (fd >= 0) return Begin(fd, path, limit);
+    if (errno != EEXIST) return ErrnoStatus(errno, "cannot create " + path);
+  }
+  return Refused(dir + " holds " + std::to_string(kMaxAttempts) + " input logs of one term; remove them");
+}
+
+Result<std::unique_ptr<InputLog>> InputLog::Begin(int fd, const std::string& path, uint64_t limit) {
   std::unique_ptr<InputLog> log(new InputLog(fd, path, limit));
   log->pending_ = kMagic;
   log->size_ = log->pending_.size();
@@ -62,20 +87,23 @@ InputLog::~InputLog() {
   ::close(fd_);
 }
 
-bool InputLog::Append(std::string_view payload) {
+Status InputLog::Append(std::string_view payload) {
+  LOCUM_RETURN_IF_ERROR(failed_);
   size_t bytes = sizeof(uint32_t) + sizeof(uint64_t) + payload.size();
-  if (size_ + bytes > limit_ || payload.size() > kMaxInputRecord) return false;
+  if (size_ + bytes > limit_ || payload.size() > kMaxInputRecord) {
+    return Refused("the input log has reached its limit (coordinator.input_log_mib)");
+  }
   Writer head;
   head.U32(static_cast<uint32_t>(payload.size()));
   head.U64(XXH3_64bits(payload.data(), payload.size()));
   pending_ += head.data();
   pending_ += payload;
   size_ += bytes;
-  if (pending_.size() >= kFlushBytes) Status ignored = Flush();
-  return true;
+  return pending_.size() >= kFlushBytes ? Flush() : OkStatus();
 }
 
 Status InputLog::Flush() {
+  LOCUM_RETURN_IF_ERROR(failed_);
   size_t done = 0;
   while (done < pending_.size()) {
     ssize_t n = ::write(fd_, pending_.data() + done, pending_.size() - done);
@@ -83,8 +111,8 @@ Status InputLog::Flush() {
     if (n <= 0) {
       int err = n < 0 ? errno : ENOSPC;
       pending_.clear();  // what follows a hole cannot be replayed
-      limit_ = 0;
-      return ErrnoStatus(err, "cannot write " + path_);
+      failed_ = ErrnoStatus(err, "cannot write " + path_);
+      return failed_;
     }
     done += static_cast<size_t>(n);
   }

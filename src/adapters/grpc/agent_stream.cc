@@ -84,9 +84,11 @@ void AgentStream::SendOrder(const NodeOrder& order) {
   WriteNextLocked();
 }
 
-void AgentStream::Refuse(const std::string& reason) {
+void AgentStream::Refuse(const std::string& reason, bool end) {
   std::lock_guard lock(mutex_);
-  refused_.emplace().set_refused(Clean(reason));
+  wire::Refusal* refusal = refused_.emplace().mutable_refused();
+  refusal->set_reason(Clean(reason));
+  refusal->set_end(end);
   if (!close_) close_ = ::grpc::Status::OK;
   WriteNextLocked();
 }

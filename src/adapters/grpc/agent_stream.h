@@ -34,8 +34,8 @@ class AgentStream final : public ::grpc::ServerBidiReactor<wire::FromAgent, wire
   // Any thread.
   void SendWelcome(const Welcome& welcome);
   void SendOrder(const NodeOrder& order);
-  void Refuse(const std::string& reason);  // says why, then ends the stream
-  void Close(::grpc::Status status);       // ends the stream when what is being written is out
+  void Refuse(const std::string& reason, bool end);  // says why, then ends the stream
+  void Close(::grpc::Status status);                 // ends the stream when what is being written is out
 
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;

@@ -55,4 +55,11 @@ Status GrpcClient::Failback(const std::string& node, Duration deadline) {
   return FromGrpc(impl_->stub->Failback(&context, request, &reply), impl_->address);
 }
 
+Status GrpcClient::Adopt(Duration deadline) {
+  ::grpc::ClientContext context;
+  impl_->Prepare(&context, deadline);
+  wire::AdoptReply reply;
+  return FromGrpc(impl_->stub->Adopt(&context, {}, &reply), impl_->address);
+}
+
 }  // namespace locum

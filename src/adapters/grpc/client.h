@@ -21,6 +21,7 @@ class GrpcClient {
   };
   Result<Lines> Events(uint64_t offset, Duration deadline = std::chrono::seconds(5));
   Status Failback(const std::string& node, Duration deadline = std::chrono::seconds(30));
+  Status Adopt(Duration deadline = std::chrono::seconds(30));
 
  private:
   struct Impl;

@@ -2,7 +2,8 @@
 // process made; FromWire takes what a peer sent and refuses everything out of range, naming the field.
 //
 // Invariant: FromWire(ToWire(x)) == x for every x that this program makes. Texts that may grow without bound (log
-// tails, reasons) are cut by ToWire to what FromWire takes, and made valid UTF-8, which protobuf asks for.
+// tails, reasons) are cut by ToWire to what FromWire takes, and made valid UTF-8, which protobuf asks for. Command words
+// and paths are the user's bytes and go as they are.
 #pragma once
 
 #include "adapters/grpc/wire_check.h"

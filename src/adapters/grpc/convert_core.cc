@@ -45,6 +45,16 @@ Timeouts Take(const wire::Timeouts& in, WireCheck& check) {
   return out;
 }
 
+void Put(const Limits& in, wire::Limits* out) {
+  out->set_restarts(in.restarts);
+  out->set_recoveries(in.recoveries);
+  out->set_window_ns(in.window.count());
+}
+
+Limits Take(const wire::Limits& in, WireCheck& check) {
+  return {in.restarts(), in.recoveries(), check.DurationOf(in.window_ns(), "limits.window")};
+}
+
 void Put(const JobSpec& in, wire::JobSpec* out) {
   out->set_job(in.job);
   for (const std::string& word : in.command) out->add_command(word);
@@ -53,6 +63,8 @@ void Put(const JobSpec& in, wire::JobSpec* out) {
   out->set_workers_per_node(in.workers_per_node);
   out->set_seed(in.seed);
   Put(in.timeouts, out->mutable_timeouts());
+  Put(in.limits, out->mutable_limits());
+  out->set_worker_to_spare(in.worker_to_spare);
 }
 
 JobSpec Take(const wire::JobSpec& in, WireCheck& check) {
@@ -66,6 +78,8 @@ JobSpec Take(const wire::JobSpec& in, WireCheck& check) {
   out.workers_per_node = check.AtMost(in.workers_per_node(), kMaxWorkersPerNode, "spec.workers_per_node");
   out.seed = in.seed();
   out.timeouts = Take(in.timeouts(), check);
+  out.limits = Take(in.limits(), check);
+  out.worker_to_spare = in.worker_to_spare();
   return out;
 }
 
@@ -88,6 +102,7 @@ PersistentState Take(const wire::PersistentState& in, WireCheck& check) {
   out.spec = Take(in.spec(), check);
   out.term = Term(in.term());
   out.cluster = Incarnation(in.cluster());
+  out.adopts = Incarnation(in.adopts());
   out.phase = check.Enum(in.phase(), JobPhase::kFailed, "state.phase");
   out.generation = check.Gen(in.generation(), "state.generation");
   out.recovery_step = check.StepOf(in.recovery_step(), "state.recovery_step");
@@ -142,6 +157,7 @@ wire::PersistentState ToWire(const PersistentState& in) {
   Put(in.spec, out.mutable_spec());
   out.set_term(in.term.value);
   out.set_cluster(in.cluster.value);
+  out.set_adopts(in.adopts.value);
   out.set_phase(static_cast<wire::JobPhase>(in.phase));
   out.set_generation(in.generation.value);
   out.set_recovery_step(in.recovery_step.value);
@@ -216,6 +232,11 @@ wire::CoreEvent ToWire(const Event& in) {
                    out.mutable_failback()->set_request(e.request);
                    out.mutable_failback()->set_node(e.node);
                  },
+                 [&](const AdoptRequested& e) { out.mutable_adopt()->set_request(e.request); },
+                 [&](const StoreChanged& e) {
+                   out.mutable_store()->set_error(Clean(e.error));
+                   out.mutable_store()->set_waits(e.waits);
+                 },
                  [&](const StopRequested& e) { out.mutable_stop()->set_reason(Clean(e.reason)); },
                  [&](const Tick&) { out.mutable_tick(); },
                  [&](const Paused& e) { out.mutable_paused()->set_gap_ns(e.gap.count()); },
@@ -243,6 +264,8 @@ Result<Event> FromWire(const wire::CoreEvent& in) {
       return Event(NodeReported{in.reported().stream(), *report});
     }
     case wire::CoreEvent::kFailback: return Event(FailbackRequested{in.failback().request(), in.failback().node()});
+    case wire::CoreEvent::kAdopt: return Event(AdoptRequested{in.adopt().request()});
+    case wire::CoreEvent::kStore: return Event(StoreChanged{in.store().error(), in.store().waits()});
     case wire::CoreEvent::kStop: return Event(StopRequested{in.stop().reason()});
     case wire::CoreEvent::kTick: return Event(Tick{});
     case wire::CoreEvent::kPaused: return Event(Paused{Duration(in.paused().gap_ns())});
@@ -262,6 +285,7 @@ wire::CoreAction ToWire(const Action& in) {
                  [&](const RefuseNode& a) {
                    out.mutable_refuse()->set_stream(a.stream);
                    out.mutable_refuse()->set_reason(Clean(a.reason));
+                   out.mutable_refuse()->set_end(a.end);
                  },
                  [&](const SendOrder& a) {
                    out.mutable_order()->set_stream(a.stream);

@@ -32,6 +32,7 @@ void Put(const WorkerOrder& in, wire::WorkerOrder* out) {
   for (const Peer& peer : in.peers) Put(peer, out->add_peers());
   out->set_stop_at(in.stop_at.value);
   out->set_echo_nonce(in.echo_nonce);
+  out->set_hung(in.hung);
   if (in.echo_peer != Peer{}) Put(in.echo_peer, out->mutable_echo_peer());
 }
 
@@ -56,6 +57,7 @@ void Take(const wire::WorkerOrder& in, WorkerOrder* out, WireCheck& check) {
   }
   out->stop_at = check.StepOf(in.stop_at(), "order.stop_at");
   out->echo_nonce = in.echo_nonce();
+  out->hung = in.hung();
   if (in.has_echo_peer()) out->echo_peer = Take(in.echo_peer(), check);
 }
 
@@ -74,6 +76,7 @@ wire::Welcome ToWire(const Welcome& in) {
   out.set_collective_deadline_ns(in.collective_deadline.count());
   out.set_park_deadline_ns(in.park_deadline.count());
   out.set_freeze_deadline_ns(in.freeze_deadline.count());
+  out.set_adopts(in.adopts.value);
   return out;
 }
 
@@ -93,6 +96,7 @@ Result<Welcome> FromWire(const wire::Welcome& in) {
   out.collective_deadline = check.DurationOf(in.collective_deadline_ns(), "welcome.collective_deadline");
   out.park_deadline = check.DurationOf(in.park_deadline_ns(), "welcome.park_deadline");
   out.freeze_deadline = check.DurationOf(in.freeze_deadline_ns(), "welcome.freeze_deadline");
+  out.adopts = Incarnation(in.adopts());
   if (!check.ok()) return check.status();
   return out;
 }
@@ -102,6 +106,7 @@ wire::NodeOrder ToWire(const NodeOrder& in) {
   out.set_term(in.term.value);
   out.set_sequence(in.sequence);
   for (const WorkerOrder& worker : in.workers) Put(worker, out.add_workers());
+  out.set_quick(in.quick);
   out.set_shutdown(in.shutdown);
   out.set_reason(Clean(in.reason));
   return out;
@@ -116,6 +121,7 @@ Result<NodeOrder> FromWire(const wire::NodeOrder& in) {
     out.workers.resize(static_cast<size_t>(in.workers_size()));
     for (int i = 0; i < in.workers_size(); ++i) Take(in.workers(i), &out.workers[static_cast<size_t>(i)], check);
   }
+  out.quick = in.quick();
   out.shutdown = in.shutdown();
   out.reason = check.Text(in.reason(), "order.reason");
   if (!check.ok()) return check.status();

@@ -186,9 +186,12 @@ void Put(const WorkerReport& in, wire::WorkerReport* out) {
     out->mutable_exit()->set_log_tail(Clean(in.exit->log_tail));
   }
   Put(in.state, out->mutable_state());
-  out->set_log(Clean(in.log));
+  out->set_log(in.log);
   out->set_log_offset(in.log_offset);
-  out->set_step_log(Clean(in.step_log));
+  out->set_step_log(in.step_log);
+  out->set_stuck(in.stuck);
+  out->set_waits(in.waits);
+  out->set_joined(in.joined);
 }
 
 void Take(const wire::WorkerReport& in, WorkerReport* out, WireCheck& check) {
@@ -205,6 +208,9 @@ void Take(const wire::WorkerReport& in, WorkerReport* out, WireCheck& check) {
   out->log = check.Text(in.log(), "worker.log");
   out->log_offset = in.log_offset();
   out->step_log = check.Text(in.step_log(), "worker.step_log");
+  out->stuck = in.stuck();
+  out->waits = in.waits();
+  out->joined = in.joined();
 }
 
 wire::NodeHello ToWire(const NodeHello& in) {
@@ -220,7 +226,8 @@ wire::NodeHello ToWire(const NodeHello& in) {
   out.set_agent_pid(in.agent_pid);
   out.set_term(in.term.value);
   out.set_slots(in.slots);
-  out.set_dir(Clean(in.dir));
+  out.set_dir(in.dir);
+  out.set_cluster(in.cluster.value);
   return out;
 }
 
@@ -241,6 +248,7 @@ Result<NodeHello> FromWire(const wire::NodeHello& in) {
   out.term = Term(in.term());
   out.slots = check.AtMost(in.slots(), kMaxWorkersPerNode, "hello.slots");
   out.dir = check.Text(in.dir(), "hello.dir");
+  out.cluster = Incarnation(in.cluster());
   if (!check.ok()) return check.status();
   return out;
 }
@@ -251,6 +259,7 @@ wire::NodeReport ToWire(const NodeReport& in) {
   out.set_order(in.order);
   for (const WorkerReport& worker : in.workers) Put(worker, out.add_workers());
   Put(in.usage, out.mutable_usage());
+  out.set_leaving(in.leaving);
   return out;
 }
 
@@ -264,6 +273,7 @@ Result<NodeReport> FromWire(const wire::NodeReport& in) {
     for (int i = 0; i < in.workers_size(); ++i) Take(in.workers(i), &out.workers[static_cast<size_t>(i)], check);
   }
   Take(in.usage(), &out.usage, check);
+  out.leaving = in.leaving();
   if (!check.ok()) return check.status();
   return out;
 }

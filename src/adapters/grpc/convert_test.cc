@@ -29,6 +29,7 @@ class Maker {
   Incarnation Inc() { return Incarnation(Any()); }
   Incarnation LiveInc() { return Incarnation(1 + Upto(UINT64_MAX - 1)); }
   std::string Text() { return random_.OneIn(4) ? "" : std::string(Upto(20), 'a') + "\xc3\xa9 \"x\""; }
+  std::string Path() { return "/\xff\xfe " + Text(); }
   std::string Name() { return "node-" + std::to_string(random_.Below(1000)); }
   template <class E>
   E Enum(E last) {
@@ -68,7 +69,10 @@ class Maker {
     return s;
   }
   WorkerReport Worker() {
-    WorkerReport r{AnySlot(), Inc(), Pid(), Enum(WorkerLife::kExited), {}, State(), Text(), Any(), Text()};
+    WorkerReport r{AnySlot(), Inc(), Pid(), Enum(WorkerLife::kExited), {}, State(), Path(), Any(), Path()};
+    r.joined = Bool();
+    r.stuck = Bool();
+    r.waits = Bool();
     if (Bool()) r.exit = WorkerExit{static_cast<int32_t>(Any()), Pid(), Bool(), Text(), Text()};
     return r;
   }
@@ -76,22 +80,18 @@ class Maker {
     return {Ns(), static_cast<uint32_t>(Upto(1000)), Any(), Any(), Any(), Any(), Any(), Any(), Any(), Any()};
   }
   NodeHello Hello() {
-    return {Name(),
-            static_cast<uint32_t>(Any()),
-            Text(),
-            Text(),
-            Text(),
-            LiveInc(),
-            LiveInc(),
-            Pid(),
-            Pid(),
-            Term(Any()),
-            static_cast<uint32_t>(Upto(kMaxWorkersPerNode)),
-            Text()};
+    return {Name(),      static_cast<uint32_t>(Any()),
+            Text(),      Text(),
+            Inc(),       Text(),
+            LiveInc(),   LiveInc(),
+            Pid(),       Pid(),
+            Term(Any()), static_cast<uint32_t>(Upto(kMaxWorkersPerNode)),
+            Path()};
   }
   NodeReport Report() {
     NodeReport r{Term(Any()), Any(), {}, AnyUsage()};
     for (uint64_t i = Upto(3); i > 0; --i) r.workers.push_back(Worker());
+    r.leaving = Bool();
     return r;
   }
   Peer AnyPeer() { return {AnyRank(), Inc(), Text()}; }
@@ -113,6 +113,7 @@ class Maker {
     for (uint64_t i = Upto(3); i > 0; --i) o.peers.push_back(AnyPeer());
     o.stop_at = AnyStep();
     o.echo_nonce = Any();
+    o.hung = Bool();
     if (Bool()) o.echo_peer = AnyPeer();
     return o;
   }
@@ -129,9 +130,9 @@ TEST(Convert, Hello_ComesBack) {
     auto out = FromWire(ToWire(in));
     ASSERT_TRUE(out.ok()) << seed << ": " << out.status().message();
     EXPECT_EQ(std::tie(in.name, in.protocol, in.version, in.job, in.address, in.keeper, in.agent, in.keeper_pid,
-                       in.agent_pid, in.term, in.slots, in.dir),
+                       in.agent_pid, in.term, in.slots, in.dir, in.cluster),
               std::tie(out->name, out->protocol, out->version, out->job, out->address, out->keeper, out->agent,
-                       out->keeper_pid, out->agent_pid, out->term, out->slots, out->dir))
+                       out->keeper_pid, out->agent_pid, out->term, out->slots, out->dir, out->cluster))
         << seed;
   }
 }
@@ -145,6 +146,7 @@ TEST(Convert, ReportThroughBytes_ComesBack) {
     ASSERT_TRUE(out.ok()) << seed << ": " << out.status().message();
     EXPECT_EQ(in.term, out->term);
     EXPECT_EQ(in.order, out->order);
+    EXPECT_EQ(in.leaving, out->leaving);
     EXPECT_EQ(in.workers, out->workers) << seed;
     EXPECT_EQ(in.usage, out->usage) << seed;
   }
@@ -165,22 +167,31 @@ TEST(Convert, Ready_ComesBack) {
 TEST(Convert, OrderAndWelcome_ComeBack) {
   for (uint64_t seed = 0; seed < kRounds; ++seed) {
     Maker make(seed);
-    NodeOrder in{Term(make.Any()), make.Any(), {}, make.Bool(), make.Text()};
+    NodeOrder in{Term(make.Any()), make.Any(), {}, make.Bool(), make.Bool(), make.Text()};
     for (uint64_t i = make.Upto(3); i > 0; --i) in.workers.push_back(make.Order());
     auto out = FromWire(ToWire(in));
     ASSERT_TRUE(out.ok()) << seed << ": " << out.status().message();
-    EXPECT_EQ(std::tie(in.term, in.sequence, in.workers, in.shutdown, in.reason),
-              std::tie(out->term, out->sequence, out->workers, out->shutdown, out->reason))
+    EXPECT_EQ(std::tie(in.term, in.sequence, in.workers, in.quick, in.shutdown, in.reason),
+              std::tie(out->term, out->sequence, out->workers, out->quick, out->shutdown, out->reason))
         << seed;
-    Welcome w{Term(make.Any()),   make.Text(),         make.Inc(),          {"a", "", make.Text()}, 3,
-              make.Any(),         Duration(make.Ns()), Duration(make.Ns()), Duration(make.Ns()),    Duration(make.Ns()),
+    Welcome w{Term(make.Any()),
+              make.Text(),
+              make.Inc(),
+              make.Inc(),
+              {"a", "", make.Path()},
+              3,
+              make.Any(),
+              Duration(make.Ns()),
+              Duration(make.Ns()),
+              Duration(make.Ns()),
+              Duration(make.Ns()),
               Duration(make.Ns())};
     auto v = FromWire(ToWire(w));
     ASSERT_TRUE(v.ok()) << seed << ": " << v.status().message();
     EXPECT_EQ(std::tie(w.term, w.job, w.cluster, w.command, w.workers_per_node, w.seed, w.grace, w.heartbeat,
-                       w.collective_deadline, w.park_deadline, w.freeze_deadline),
+                       w.collective_deadline, w.park_deadline, w.freeze_deadline, w.adopts),
               std::tie(v->term, v->job, v->cluster, v->command, v->workers_per_node, v->seed, v->grace, v->heartbeat,
-                       v->collective_deadline, v->park_deadline, v->freeze_deadline));
+                       v->collective_deadline, v->park_deadline, v->freeze_deadline, v->adopts));
   }
 }
 
@@ -202,15 +213,18 @@ TEST(Convert, View_ComesBack) {
                         make.AnyUsage(),
                         make.Text(),
                         {make.Worker()}});
+    in.alarms.push_back({"node_silent", make.Name(), make.Text(), Duration(make.Ns())});
     in.ranks.push_back(
-        {Rank(3), "", make.AnySlot(), make.Inc(), make.Pid(), make.AnyStep(), make.Text(), make.Text(), make.Any()});
+        {Rank(3), "", make.AnySlot(), make.Inc(), make.Pid(), make.AnyStep(), make.Path(), make.Path(), make.Any()});
     auto out = FromWire(ToWire(in));
     ASSERT_TRUE(out.ok()) << seed << ": " << out.status().message();
     // What came back goes out as the same bytes.
     EXPECT_EQ(ToWire(in).SerializeAsString(), ToWire(*out).SerializeAsString()) << seed;
     EXPECT_EQ(in.nodes[0].workers, out->nodes[0].workers);
     EXPECT_EQ(in.phase, out->phase);
+    EXPECT_EQ(in.alarms, out->alarms);
     EXPECT_EQ(in.ranks[0].log_offset, out->ranks[0].log_offset);
+    EXPECT_EQ(in.ranks[0].log, out->ranks[0].log);
   }
 }
 
@@ -222,6 +236,8 @@ TEST(Convert, EveryEvent_ComesBack) {
                                WorkerReady{3, Slot(1), make.LiveInc(), make.Join()},
                                NodeReported{4, make.Report()},
                                FailbackRequested{5, "node-1"},
+                               AdoptRequested{6},
+                               StoreChanged{"full", true},
                                StopRequested{"SIGINT"},
                                Tick{},
                                Paused{std::chrono::seconds(2)}};
@@ -238,9 +254,12 @@ TEST(Convert, EveryEvent_ComesBack) {
 TEST(Convert, StoredState_ComesBack) {
   PersistentState in;
   in.spec.job = "j";
-  in.spec.command = {"a", "b"};
+  in.spec.command = {"a", "b", "\xff\xfe"};
   in.spec.nodes = 4;
   in.spec.timeouts.hang = std::chrono::seconds(9);
+  in.spec.limits = {1, 2, std::chrono::seconds(3)};
+  in.spec.worker_to_spare = true;
+  in.adopts = Incarnation(12);
   in.term = Term(2);
   in.phase = JobPhase::kStopping;
   in.generation = Generation(3);

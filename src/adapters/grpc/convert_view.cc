@@ -37,9 +37,16 @@ wire::ClusterView ToWire(const ClusterView& in) {
     r->set_worker(rank.worker.value);
     r->set_worker_pid(rank.worker_pid);
     r->set_step(rank.step.value);
-    r->set_log(Clean(rank.log));
-    r->set_step_log(Clean(rank.step_log));
+    r->set_log(rank.log);
+    r->set_step_log(rank.step_log);
     r->set_log_offset(rank.log_offset);
+  }
+  for (const AlarmView& alarm : in.alarms) {
+    wire::Alarm* a = out.add_alarms();
+    a->set_name(alarm.name);
+    a->set_node(alarm.node);
+    a->set_text(Clean(alarm.text));
+    a->set_age_ns(alarm.age.count());
   }
   return out;
 }
@@ -86,6 +93,12 @@ Result<ClusterView> FromWire(const wire::ClusterView& in) {
       rank.log = check.Text(r.log(), "rank.log");
       rank.step_log = check.Text(r.step_log(), "rank.step_log");
       rank.log_offset = r.log_offset();
+    }
+  }
+  if (check.Count(in.alarms_size(), kMaxAlarms, "view.alarms")) {
+    for (const wire::Alarm& a : in.alarms()) {
+      out.alarms.push_back({check.Text(a.name(), "alarm.name", kMaxName), check.NodeName(a.node(), "alarm.node", true),
+                            check.Text(a.text(), "alarm.text"), check.DurationOf(a.age_ns(), "alarm.age")});
     }
   }
   if (!check.ok()) return check.status();

@@ -93,7 +93,7 @@ class Attempt final : public ::grpc::ClientBidiReactor<wire::FromAgent, wire::To
       if (order.ok()) deliver_(LinkOrder{std::move(*order)});
     } else if (in_.message_case() == wire::ToAgent::kRefused) {
       std::lock_guard lock(mutex_);
-      refused_ = in_.refused();
+      refused_ = LinkRefused{Clean(in_.refused().reason()), in_.refused().end()};
     }
     if (!bad.ok()) {
       {
@@ -134,8 +134,9 @@ class Attempt final : public ::grpc::ClientBidiReactor<wire::FromAgent, wire::To
 
   // After WaitDone.
   bool was_up() const { return up_; }
+  bool told_end() const { return refused_ && refused_->end; }
   Status Outcome() const {
-    if (refused_) return Refused(*refused_);
+    if (refused_) return Refused(refused_->reason);
     if (!bad_.empty()) return Unavailable(bad_);
     Status status = FromGrpc(status_, options_.address);
     return status.ok() ? Unavailable("the coordinator closed the stream") : status;
@@ -178,7 +179,7 @@ class Attempt final : public ::grpc::ClientBidiReactor<wire::FromAgent, wire::To
   std::optional<wire::FromAgent> hello_, report_;
   std::map<Slot, wire::FromAgent> ready_;
   wire::FromAgent out_;
-  std::optional<std::string> refused_;
+  std::optional<LinkRefused> refused_;
   std::string bad_;
   ::grpc::Status status_;
 };
@@ -246,13 +247,14 @@ class GrpcLink final : public CoordinatorLink {
         attempt_.reset();
         if (stop_) return;
       }
-      if (outcome.code() == Code::kRefused) {
-        deliver(LinkRefused{outcome.message()});
-        return;
-      }
-      if (was_up || outcome.message() != last_reason) deliver(LinkLost{outcome.message()});
+      const bool refused = outcome.code() == Code::kRefused;
+      if (refused) {
+        deliver(LinkRefused{outcome.message(), attempt->told_end()});
+        pause = kLongestPause;
+      } else if (was_up || outcome.message() != last_reason)
+        deliver(LinkLost{outcome.message()});
       last_reason = outcome.message();
-      if (was_up) pause = kFirstPause;
+      if (was_up && !refused) pause = kFirstPause;
       std::unique_lock lock(mutex_);
       if (wake_.wait_for(lock, pause, [&] { return stop_; })) return;
       pause = std::min(pause * 2, kLongestPause);

@@ -15,6 +15,11 @@
 namespace locum {
 namespace {
 
+// Of connections that have not shown a token yet, or do nothing: whoever opens many is let go of soon.
+constexpr int kHandshakeMs = 5000;
+constexpr int kIdleMs = 15000;  // without a call; a client that comes back connects again by itself
+constexpr int kMaxMetadataBytes = 16 << 10;
+constexpr int kMaxCallsPerConnection = 100;
 constexpr size_t kMaxEventsBytes = 1u << 20;  // of one Events answer
 
 // A stream that is refused before it began.
@@ -112,32 +117,43 @@ struct GrpcServer::Impl final : public wire::Control::CallbackService {
     if (status.ok() && !IsNodeName(request->node())) {
       status = {::grpc::StatusCode::INVALID_ARGUMENT, "'" + Clean(request->node(), kMaxName) + "' is not a node name"};
     }
+    return Ask(reactor, status, [&](uint64_t id) { return FailbackRequested{id, request->node()}; });
+  }
+
+  ::grpc::ServerUnaryReactor* Adopt(::grpc::CallbackServerContext* context, const wire::AdoptRequest*,
+                                    wire::AdoptReply*) override {
+    return Ask(context->DefaultReactor(), Admit(context), [](uint64_t id) { return AdoptRequested{id}; });
+  }
+
+  // Puts an operator's request before the core, which answers by its number.
+  ::grpc::ServerUnaryReactor* Ask(::grpc::ServerUnaryReactor* reactor, ::grpc::Status status,
+                                  const std::function<Event(uint64_t)>& make) {
     uint64_t id = 0;
     if (status.ok()) {
       std::lock_guard lock(mutex);
-      if (failbacks.size() >= kMaxFailbacks) {
+      if (requests.size() >= kMaxRequests) {
         status = {::grpc::StatusCode::UNAVAILABLE, "too many requests wait; try again"};
       } else {
         id = ++last_request;
-        failbacks.emplace(id, reactor);
+        requests.emplace(id, reactor);
       }
     }
     if (!status.ok()) {
       reactor->Finish(status);
-    } else if (!handlers.post(FailbackRequested{id, request->node()}, [] {})) {
-      FinishFailback(id, {::grpc::StatusCode::UNAVAILABLE, "the coordinator is closing"});
+    } else if (!handlers.post(make(id), [] {})) {
+      FinishRequest(id, {::grpc::StatusCode::UNAVAILABLE, "the coordinator is closing"});
     }
     return reactor;
   }
 
-  void FinishFailback(uint64_t id, const ::grpc::Status& status) {
+  void FinishRequest(uint64_t id, const ::grpc::Status& status) {
     ::grpc::ServerUnaryReactor* reactor = nullptr;
     {
       std::lock_guard lock(mutex);
-      auto it = failbacks.find(id);
-      if (it == failbacks.end()) return;
+      auto it = requests.find(id);
+      if (it == requests.end()) return;
       reactor = it->second;
-      failbacks.erase(it);
+      requests.erase(it);
     }
     reactor->Finish(status);
   }
@@ -165,7 +181,7 @@ struct GrpcServer::Impl final : public wire::Control::CallbackService {
   StreamId last_stream = 0;
   uint64_t last_request = 0;
   std::map<StreamId, std::shared_ptr<AgentStream>> streams;
-  std::map<uint64_t, ::grpc::ServerUnaryReactor*> failbacks;
+  std::map<uint64_t, ::grpc::ServerUnaryReactor*> requests;
 };
 
 GrpcServer::GrpcServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -178,6 +194,10 @@ Result<std::unique_ptr<GrpcServer>> GrpcServer::Start(const ServerOptions& optio
   std::string address = (v6 ? "[" + options.host + "]" : options.host) + ":" + std::to_string(options.port);
   ::grpc::ServerBuilder builder;
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // a port in use is an error, not shared
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdleMs);
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxCallsPerConnection);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 2000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 3000);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
@@ -206,15 +226,15 @@ void GrpcServer::SendOrder(StreamId stream, const NodeOrder& order) {
   if (auto s = impl_->Find(stream)) s->SendOrder(order);
 }
 
-void GrpcServer::Refuse(StreamId stream, const std::string& reason) {
-  if (auto s = impl_->Find(stream)) s->Refuse(reason);
+void GrpcServer::Refuse(StreamId stream, const std::string& reason, bool end) {
+  if (auto s = impl_->Find(stream)) s->Refuse(reason, end);
 }
 
 void GrpcServer::Answer(uint64_t request, const Status& status) {
   auto code = status.ok()                           ? ::grpc::StatusCode::OK
               : status.code() == Code::kUnavailable ? ::grpc::StatusCode::UNAVAILABLE
                                                     : ::grpc::StatusCode::FAILED_PRECONDITION;
-  impl_->FinishFailback(request, {code, Clean(status.message())});
+  impl_->FinishRequest(request, {code, Clean(status.message())});
 }
 
 void GrpcServer::Shutdown(Duration drain) {
@@ -225,10 +245,9 @@ void GrpcServer::Shutdown(Duration drain) {
     std::lock_guard lock(impl_->mutex);
     impl_->closing = true;
     for (const auto& [id, stream] : impl_->streams) open.push_back(stream);
-    for (const auto& [id, reactor] : impl_->failbacks) waiting.push_back(id);
+    for (const auto& [id, reactor] : impl_->requests) waiting.push_back(id);
   }
-  for (uint64_t id : waiting)
-    impl_->FinishFailback(id, {::grpc::StatusCode::UNAVAILABLE, "the coordinator is closing"});
+  for (uint64_t id : waiting) impl_->FinishRequest(id, {::grpc::StatusCode::UNAVAILABLE, "the coordinator is closing"});
   for (const auto& stream : open) stream->Close({::grpc::StatusCode::UNAVAILABLE, "the coordinator is closing"});
   open.clear();
   {

@@ -12,7 +12,7 @@
 namespace locum {
 
 inline constexpr size_t kMaxStreams = 4096;
-inline constexpr size_t kMaxFailbacks = 64;  // waiting for the core's answer at a time
+inline constexpr size_t kMaxRequests = 64;  // waiting for the core's answer at a time
 
 struct ServerOptions {
   std::string host;         // numeric address to listen on
@@ -37,7 +37,7 @@ class GrpcServer {
   // Any thread; a stream that is gone is ignored.
   void SendWelcome(StreamId stream, const Welcome& welcome);
   void SendOrder(StreamId stream, const NodeOrder& order);
-  void Refuse(StreamId stream, const std::string& reason);
+  void Refuse(StreamId stream, const std::string& reason, bool end);
   void Answer(uint64_t request, const Status& status);
   // Ends every stream after what is queued for it was written, for at most `drain`. Handlers are called no more
   // once it has returned.

@@ -148,7 +148,7 @@ TEST_F(Stream, HelloWelcomeReadyReportOrder_PassBothWays) {
   EXPECT_EQ(NextEvent<NodeLost>().stream, connected.stream);
 }
 
-TEST_F(Stream, WrongToken_IsRefusedOnceAndNotTriedAgain) {
+TEST_F(Stream, WrongToken_IsRefused) {
   auto link = Link("guess");
   EXPECT_THAT(NextLink<LinkRefused>().reason, HasSubstr("refuses this token"));
   link->Stop();
@@ -162,9 +162,15 @@ TEST_F(Stream, WrongToken_IsRefusedOnceAndNotTriedAgain) {
 TEST_F(Stream, RefusedNode_HearsTheReason) {
   auto link = Link();
   auto connected = NextEvent<NodeConnected>();
-  server_->Refuse(connected.stream, "there is another node-1");
-  EXPECT_EQ(NextLink<LinkRefused>().reason, "there is another node-1");
+  server_->Refuse(connected.stream, "there is another node-1", false);
+  auto first = NextLink<LinkRefused>();
+  EXPECT_EQ(first.reason, "there is another node-1");
+  EXPECT_FALSE(first.end);
   EXPECT_EQ(NextEvent<NodeLost>().stream, connected.stream);
+  // Who is not stopped asks again.
+  connected = NextEvent<NodeConnected>();
+  server_->Refuse(connected.stream, "the job has ended", true);
+  EXPECT_TRUE(NextLink<LinkRefused>().end);
 }
 
 TEST_F(Stream, CoordinatorRestarted_LinkComesBackWithItsNewestHello) {

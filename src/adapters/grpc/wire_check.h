@@ -17,6 +17,7 @@ inline constexpr int kMaxPeers = 65536;
 inline constexpr int kMaxShards = 80000;
 inline constexpr int kMaxCommandWords = 65536;
 inline constexpr int kMaxNodes = 16384;
+inline constexpr int kMaxAlarms = 4 * kMaxNodes;
 
 // A node's name goes into paths and history: letters, digits, '.', '_', '-', not beginning with '.' or '-'.
 bool IsNodeName(std::string_view name);

@@ -2,16 +2,22 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <spawn.h>
 #include <sys/eventfd.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <bit>
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "adapters/posix/monotonic.h"
 #include "adapters/posix/node_files.h"
+#include "adapters/posix/pidfd.h"
 #include "ports/worker_protocol.h"
+
+extern char** environ;
 
 namespace locum {
 namespace {
@@ -251,6 +257,26 @@ PageReading PosixAgentHost::StoreStop(Incarnation worker, Step stop_at) {
   }
   link->page()->stop_at.store(stop_at.value, std::memory_order_seq_cst);
   return ReadPage(worker, *link->page());
+}
+
+void PosixAgentHost::SaveStacks(Incarnation worker, int32_t pid, const std::string& path) {
+  if (writers_.count(worker) != 0) return;
+  const std::string target = std::to_string(pid);
+  const char* words[] = {"locum", "stacks", target.c_str(), path.c_str(), nullptr};
+  Writer writer;
+  const int error = ::posix_spawn(&writer.pid, "/proc/self/exe", nullptr, nullptr, const_cast<char**>(words), environ);
+  writer.end = OwnedFd(error != 0 ? -1 : PidfdOpen(writer.pid));
+  if (!writer.end.valid()) {
+    Log("stacks_not_saved", std::strerror(error != 0 ? error : errno));
+    events_.push_back(StacksWritten{worker});
+    return;
+  }
+  writer.watch = poll_.Add(writer.end.get(), EPOLLIN, [this, worker](uint32_t) {
+    auto node = writers_.extract(worker);
+    ::waitpid(node.mapped().pid, nullptr, WNOHANG);
+    events_.push_back(StacksWritten{worker});
+  });
+  writers_.emplace(worker, std::move(writer));
 }
 
 uint64_t PosixAgentHost::FileBytes(const std::string& path) { return locum::FileBytes(path); }

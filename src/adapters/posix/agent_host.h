@@ -37,6 +37,7 @@ class PosixAgentHost : public AgentHost {
   void AskAgain(Incarnation worker) override;
   std::vector<PageReading> ReadPages() override;
   PageReading StoreStop(Incarnation worker, Step stop_at) override;
+  void SaveStacks(Incarnation worker, int32_t pid, const std::string& path) override;
   uint64_t FileBytes(const std::string& path) override;
   void Log(const std::string& name, const std::string& text) override;
 
@@ -75,6 +76,12 @@ class PosixAgentHost : public AgentHost {
   EventPoll::Watch keeper_watch_;
   EventPoll::Watch wake_watch_;
   std::map<Incarnation, Link> links_;
+  struct Writer {  // of stacks: a process, since looking at one that hangs may hang
+    pid_t pid = 0;
+    OwnedFd end;
+    EventPoll::Watch watch;
+  };
+  std::map<Incarnation, Writer> writers_;
 };
 
 }  // namespace locum

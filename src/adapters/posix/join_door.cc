@@ -14,7 +14,8 @@
 namespace locum {
 namespace {
 
-constexpr size_t kMaxWaiting = 256;
+constexpr size_t kMaxWaiting = 64;
+constexpr size_t kMaxAccepted = 16;  // in one turn
 constexpr size_t kMaxJoinMessage = 4096;
 constexpr Duration kSpeakDeadline = std::chrono::seconds(5);
 constexpr int kPeerPidfd = 77;  // SO_PEERPIDFD, since Linux 6.5
@@ -54,8 +55,10 @@ void JoinDoor::Close() {
 }
 
 void JoinDoor::Accept() {
-  while (true) {
+  // Not for ever while others come: the poll brings the rest, with what else has happened.
+  for (size_t i = 0; i < kMaxAccepted; ++i) {
     Result<OwnedFd> connection = AcceptSeqpacket(listener_.get());
+    if (!connection.ok() && !waiting_.empty()) waiting_.erase(waiting_.begin());  // no descriptor is free
     if (!connection.ok() || !connection->valid()) return;
     if (waiting_.size() >= kMaxWaiting) waiting_.erase(waiting_.begin());
     uint64_t id = next_id_++;

@@ -6,7 +6,9 @@
 
 #include <array>
 #include <set>
+#include <utility>
 
+#include "adapters/sqlite/directory.h"
 #include "adapters/sqlite/statement.h"
 #include "base/word.h"
 
@@ -21,9 +23,12 @@ constexpr const char* kSchema = R"(
     id INTEGER PRIMARY KEY CHECK (id = 1), job TEXT NOT NULL, nodes INTEGER NOT NULL, spares INTEGER NOT NULL,
     workers_per_node INTEGER NOT NULL, seed INTEGER NOT NULL, term INTEGER NOT NULL, cluster INTEGER NOT NULL,
     phase TEXT NOT NULL, generation INTEGER NOT NULL, recovery_step INTEGER NOT NULL, recovery_fixed INTEGER NOT NULL,
-    exit_status INTEGER NOT NULL, reason TEXT NOT NULL);
+    exit_status INTEGER NOT NULL, reason TEXT NOT NULL, adopts INTEGER NOT NULL,
+    worker_to_spare INTEGER NOT NULL);
   CREATE TABLE command (position INTEGER PRIMARY KEY, word BLOB NOT NULL);
   CREATE TABLE timeouts (name TEXT PRIMARY KEY, ns INTEGER NOT NULL);
+  CREATE TABLE limits (id INTEGER PRIMARY KEY CHECK (id = 1), restarts INTEGER NOT NULL, recoveries INTEGER NOT NULL,
+    window_ns INTEGER NOT NULL);
   CREATE TABLE ranks (rank INTEGER PRIMARY KEY, node TEXT NOT NULL, home TEXT NOT NULL, slot INTEGER NOT NULL,
     worker INTEGER NOT NULL);
   CREATE TABLE leaving (position INTEGER PRIMARY KEY, rank INTEGER NOT NULL, node TEXT NOT NULL, home TEXT NOT NULL,
@@ -140,6 +145,7 @@ Status Store::Check(bool may_create) {
 }
 
 Result<std::unique_ptr<Store>> Store::Open(const std::string& dir) {
+  LOCUM_RETURN_IF_ERROR(CheckPathLength(dir));
   std::string path = dir + "/" + kStoreFile;
   auto db = OpenFile(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
   if (!db.ok()) return db.status();
@@ -150,6 +156,7 @@ Result<std::unique_ptr<Store>> Store::Open(const std::string& dir) {
 }
 
 Result<std::unique_ptr<Store>> Store::OpenToRead(const std::string& dir) {
+  LOCUM_RETURN_IF_ERROR(CheckPathLength(dir));
   std::string path = dir + "/" + kStoreFile;
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) return Unavailable(dir + " holds no job (" + path + " does not exist)");
@@ -176,7 +183,7 @@ Result<std::optional<PersistentState>> Store::Load() {
   PersistentState state;
   Statement job(db_,
                 "SELECT job, nodes, spares, workers_per_node, seed, term, cluster, phase, generation, recovery_step,"
-                " recovery_fixed, exit_status, reason FROM job");
+                " recovery_fixed, exit_status, reason, adopts, worker_to_spare FROM job");
   if (!job.Row()) {
     if (!job.ok()) return Error("cannot read the job");
     return std::optional<PersistentState>();
@@ -198,6 +205,8 @@ Result<std::optional<PersistentState>> Store::Load() {
   state.recovery_fixed = job.Int(10) != 0;
   state.exit_status = static_cast<int>(job.Int(11));
   state.reason = job.Text(12);
+  state.adopts = Incarnation(job.U64(13));
+  state.spec.worker_to_spare = job.Int(14) != 0;
 
   Statement command(db_, "SELECT word FROM command ORDER BY position");
   while (command.Row()) state.spec.command.push_back(command.Text(0));
@@ -213,6 +222,13 @@ Result<std::optional<PersistentState>> Store::Load() {
     }
   }
   if (!missing.empty()) return corrupt("the time-out '" + *missing.begin() + "' is missing");
+  Statement limits(db_, "SELECT restarts, recoveries, window_ns FROM limits");
+  if (!limits.Row()) return corrupt("the limits are missing");
+  for (int column : {0, 1}) {
+    if (limits.Int(column) < 0 || limits.Int(column) > UINT32_MAX) return corrupt("a limit is out of range");
+  }
+  state.spec.limits = {static_cast<uint32_t>(limits.Int(0)), static_cast<uint32_t>(limits.Int(1)),
+                       Duration(limits.Int(2))};
 
   bool in_range = true;
   const auto placements = [&](Statement& rows, std::vector<Placement>* out) {
@@ -248,21 +264,37 @@ Result<std::optional<PersistentState>> Store::Load() {
   return std::optional<PersistentState>(std::move(state));
 }
 
+// A file that was deleted, or put in the place of this one, would go on taking what the next coordinator never sees.
+// Each Save writes the whole state, so a new file is as good as the old one.
+Status Store::FollowFile() {
+  int moved = 0;
+  if (sqlite3_file_control(db_, "main", SQLITE_FCNTL_HAS_MOVED, &moved) != SQLITE_OK || moved == 0) return OkStatus();
+  auto fresh = Open(path_.substr(0, path_.rfind('/')));
+  if (!fresh.ok()) return fresh.status();
+  std::swap(db_, (*fresh)->db_);
+  return OkStatus();
+}
+
 Status Store::Save(const PersistentState& state) {
+  LOCUM_RETURN_IF_ERROR(FollowFile());
   LOCUM_RETURN_IF_ERROR(Exec("BEGIN IMMEDIATE"));
-  bool ok = true;
-  auto run = [&](Statement& statement) { ok = statement.Run() && ok; };
+  // Nothing more after the first error: SQLite may have ended the transaction with it, and what follows would stand alone.
+  Status failed;
+  auto run = [&](Statement& statement) {
+    if (failed.ok() && !statement.Run()) failed = Error("cannot write the state");
+  };
   for (const char* sql : {"DELETE FROM command", "DELETE FROM timeouts", "DELETE FROM ranks", "DELETE FROM leaving",
                           "DELETE FROM history", "DELETE FROM nodes"}) {
     Statement clear(db_, sql);
     run(clear);
   }
   {
-    Statement job(db_, "INSERT OR REPLACE INTO job VALUES (1,?,?,?,?,?,?,?,?,?,?,?,?,?)");
+    Statement job(db_, "INSERT OR REPLACE INTO job VALUES (1,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
     job.BindText(state.spec.job).Bind(state.spec.nodes).Bind(state.spec.spares).Bind(state.spec.workers_per_node);
     job.BindU(state.spec.seed).BindU(state.term.value).BindU(state.cluster.value);
     job.BindText(NameOf(kPhases, state.phase)).BindU(state.generation.value).BindU(state.recovery_step.value);
-    job.Bind(state.recovery_fixed ? 1 : 0).Bind(state.exit_status).BindText(state.reason);
+    job.Bind(state.recovery_fixed ? 1 : 0).Bind(state.exit_status).BindText(state.reason).BindU(state.adopts.value);
+    job.Bind(state.spec.worker_to_spare ? 1 : 0);
     run(job);
   }
   int64_t position = 0;
@@ -273,6 +305,11 @@ Status Store::Save(const PersistentState& state) {
   for (const TimeoutField& t : kTimeouts) {
     Statement s(db_, "INSERT INTO timeouts VALUES (?,?)");
     run(s.BindText(t.name).Bind((state.spec.timeouts.*t.field).count()));
+  }
+  {
+    Statement s(db_, "INSERT OR REPLACE INTO limits VALUES (1,?,?,?)");
+    const Limits& limits = state.spec.limits;
+    run(s.Bind(limits.restarts).Bind(limits.recoveries).Bind(limits.window.count()));
   }
   for (const Placement& p : state.ranks) {
     Statement s(db_, "INSERT INTO ranks VALUES (?,?,?,?,?)");
@@ -300,7 +337,7 @@ Status Store::Save(const PersistentState& state) {
             .BindU(n.keeper.value)
             .BindText(n.reason));
   }
-  Status status = ok ? Exec("COMMIT") : Error("cannot write the state");
+  Status status = failed.ok() ? Exec("COMMIT") : failed;
   if (!status.ok()) sqlite3_exec(db_, "ROLLBACK", nullptr, nullptr, nullptr);
   return status;
 }

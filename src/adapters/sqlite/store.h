@@ -16,7 +16,7 @@ struct sqlite3;
 namespace locum {
 
 inline constexpr const char* kStoreFile = "store.db";
-inline constexpr int kStoreVersion = 1;
+inline constexpr int kStoreVersion = 2;
 
 class Store {
  public:
@@ -35,6 +35,7 @@ class Store {
  private:
   Store(sqlite3* db, std::string path) : db_(db), path_(std::move(path)) {}
   Status Check(bool may_create);
+  Status FollowFile();
   Status Exec(const char* sql);
   Status Error(const std::string& what) const;
   sqlite3* db_;

@@ -5,9 +5,11 @@
 #include <signal.h>
 #include <sqlite3.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -33,6 +35,9 @@ PersistentState SomeState() {
   s.spec.workers_per_node = 2;
   s.spec.seed = UINT64_MAX;
   s.spec.timeouts.silence = std::chrono::milliseconds(1234);
+  s.spec.limits = {UINT32_MAX, 7, std::chrono::minutes(3)};
+  s.spec.worker_to_spare = true;
+  s.adopts = Incarnation(UINT64_MAX - 1);
   s.term = Term(3);
   s.cluster = Incarnation(0xfedcba9876543210);
   s.phase = JobPhase::kRecovering;
@@ -137,6 +142,81 @@ TEST(Store, OwnerKilled_EveryReturnedSaveIsThereWhole) {
   for (const Placement& p : (*state)->ranks) EXPECT_EQ(p.worker.value, (*state)->term.value);
 }
 
+// Writes of this process beyond `bytes` of a file fail: a disk that is full at any place of a Save.
+struct FileLimit {
+  explicit FileLimit(rlim_t bytes) {
+    before_signal = ::signal(SIGXFSZ, SIG_IGN);
+    ::getrlimit(RLIMIT_FSIZE, &before);
+    rlimit now{bytes, before.rlim_max};
+    LOCUM_CHECK(::setrlimit(RLIMIT_FSIZE, &now) == 0);
+  }
+  ~FileLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &before);
+    ::signal(SIGXFSZ, before_signal);
+  }
+  rlimit before{};
+  sighandler_t before_signal;
+};
+
+TEST(Store, NoRoomAtAnyPlace_TheOldStateStaysWholeAndTheNextSaveWorks) {
+  TempDir dir;
+  auto store = Store::Open(dir.path);
+  PersistentState state = SomeState();
+  ASSERT_TRUE((*store)->Save(state).ok());
+  int failures = 0;
+  for (uint64_t i = 1; i < 40; ++i) {
+    PersistentState next = state;
+    next.term = Term(10 + i);
+    for (uint32_t n = 0; n < 60; ++n) next.nodes.push_back({"n" + std::to_string(n) + "-" + std::to_string(i)});
+    std::sort(next.nodes.begin(), next.nodes.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+    Status status;
+    {
+      FileLimit limit(std::filesystem::file_size(dir.path + "/store.db-wal") + i * 700);
+      status = (*store)->Save(next);
+    }
+    if (!status.ok()) {
+      ++failures;
+      EXPECT_THAT(status.message(), HasSubstr("store.db"));
+      auto reader = Store::OpenToRead(dir.path);
+      ASSERT_TRUE(reader.ok()) << reader.status().message();
+      ExpectSame(*(*reader)->Load().value(), state);
+      ASSERT_TRUE((*store)->Save(state).ok());
+    }
+    ExpectSame(*(*store)->Load().value(), status.ok() ? next : state);
+    ASSERT_TRUE((*store)->Save(state).ok());
+  }
+  EXPECT_GT(failures, 3);
+}
+
+TEST(Store, FileDeletedWhileOpen_TheNextSaveMakesItAgain) {
+  TempDir dir;
+  auto store = Store::Open(dir.path);
+  ASSERT_TRUE((*store)->Save(SomeState()).ok());
+  for (const char* name : {"store.db", "store.db-wal", "store.db-shm"}) std::filesystem::remove(dir.path + "/" + name);
+  PersistentState next = SomeState();
+  next.generation = Generation(9);
+  Status saved = (*store)->Save(next);
+  ASSERT_TRUE(saved.ok()) << saved.message();
+  store->reset();
+  auto again = Store::Open(dir.path);
+  ASSERT_TRUE(again.ok()) << again.status().message();
+  ExpectSame(*(*again)->Load().value(), next);
+}
+
+TEST(Directory, NoRoom_IsRefusedWithWhereAndWhatToDo) {
+  TempDir dir;
+  EXPECT_TRUE(CheckRoom(dir.path).ok());
+  Status status;
+  {
+    FileLimit limit(kRoomBytes / 2);
+    status = CheckRoom(dir.path);
+  }
+  EXPECT_FALSE(status.ok());
+  EXPECT_THAT(status.message(), HasSubstr(dir.path));
+  EXPECT_THAT(status.message(), HasSubstr("is full: it has not the 8 MiB"));
+  EXPECT_TRUE(std::filesystem::is_empty(dir.path));
+}
+
 TEST(Store, OtherVersion_IsRefusedAndNotChanged) {
   TempDir dir;
   std::string path = dir.path + "/" + kStoreFile;
@@ -145,7 +225,7 @@ TEST(Store, OtherVersion_IsRefusedAndNotChanged) {
   auto store = Store::Open(dir.path);
   ASSERT_FALSE(store.ok());
   EXPECT_EQ(store.status().code(), Code::kRefused);
-  EXPECT_THAT(store.status().message(), HasSubstr("has store version 7; this locum (0.1.0) reads version 1"));
+  EXPECT_THAT(store.status().message(), HasSubstr("has store version 7; this locum (0.1.0) reads version 2"));
 }
 
 TEST(Store, OtherFile_IsRefused) {
@@ -163,7 +243,7 @@ TEST(Store, OtherFile_IsRefused) {
 
 TEST(Store, ImpossibleValues_AreCorrupt) {
   for (const char* sql : {"UPDATE job SET phase='dancing'", "UPDATE job SET generation=-1", "UPDATE nodes SET role='x'",
-                          "UPDATE ranks SET slot=-3", "DELETE FROM timeouts WHERE name='hang'"}) {
+                          "UPDATE ranks SET slot=-3", "DELETE FROM timeouts WHERE name='hang'", "DELETE FROM limits"}) {
     TempDir dir;
     {
       auto store = Store::Open(dir.path);

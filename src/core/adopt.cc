@@ -1,0 +1,106 @@
+// The nodes of a coordinator whose database is lost train on and refuse a stranger's orders. When an operator says so,
+// this coordinator takes them over: what was on disk is built anew from what they report, and a generation above
+// everything that any of them has seen is opened with the same members.
+#include <algorithm>
+
+#include "core/impl.h"
+
+namespace locum {
+
+Status Coordinator::Impl::CheckAdopt() const {
+  if (stopped_ || ended_) return Unavailable("the coordinator is stopping");
+  if (p_.phase != JobPhase::kGathering) {
+    return Invalid("this coordinator leads job " + p_.spec.job + " already; adopt from one that has no job yet");
+  }
+  const Node* first = nullptr;
+  for (const auto& [name, node] : nodes_) {
+    if (!node.stranger || !node.connected) continue;
+    if (!first) first = &node;
+    if (node.hello.cluster == first->hello.cluster && node.hello.job == first->hello.job) continue;
+    return Invalid("nodes of two clusters are connected: " + first->name + " trains for job " + first->hello.job +
+                   ", " + name + " for job " + node.hello.job + "; end the agents of one of them first");
+  }
+  if (!first) return Invalid("no node is connected that trains for another coordinator");
+  return OkStatus();
+}
+
+void Coordinator::Impl::On(const AdoptRequested& e) {
+  const Status status = Adopting() ? OkStatus() : CheckAdopt();
+  out_.emplace_back(Answer{e.request, status});
+  if (!status.ok() || Adopting()) return;
+  for (const auto& [name, node] : nodes_) {
+    if (!node.stranger || !node.connected) continue;
+    p_.adopts = node.hello.cluster;
+    p_.spec.job = node.hello.job;
+    p_.term = std::max(p_.term, node.hello.term.Next());
+  }
+  adopt_since_ = now_;
+  AddNote("adoption_started").reason = "asked for by an operator";
+  for (auto& [name, node] : nodes_) {
+    if (node.stranger && node.connected) WelcomeStranger(node);
+  }
+}
+
+void Coordinator::Impl::WelcomeStranger(Node& node) {
+  node.stranger = false;
+  out_.emplace_back(SendWelcome{node.stream, WelcomeFor(node)});
+}
+
+// Waits until the nodes have told what they run.
+void Coordinator::Impl::ProgressAdopt() {
+  if (!Adopting() || p_.phase != JobPhase::kGathering) return;
+  std::map<Rank, Placement> found;
+  std::map<Rank, Generation> in;
+  Generation running, newest;
+  for (const auto& [name, node] : nodes_) {
+    if (!node.connected || !node.reported || node.stranger) continue;
+    for (const auto& [slot, info] : node.slots) {
+      if (!info.Ready() || info.report->state.rank == kNoRank) continue;
+      const WorkerState& s = info.report->state;
+      running = std::max(running, s.word.generation);
+      newest = std::max({newest, s.word.generation, s.frozen, s.verified.generation});
+      if (s.word.generation == Generation(0) || s.word.generation < in[s.rank]) continue;
+      in[s.rank] = s.word.generation;
+      found[s.rank] = {s.rank, name, name, slot, info.worker};
+    }
+  }
+  if (!found.empty() && found.rbegin()->first.value >= World()) {
+    waiting_for_ = "a coordinator with the job's own shape: a node holds rank " +
+                   std::to_string(found.rbegin()->first.value) + ", and this one was started for " +
+                   std::to_string(World()) + " ranks (--nodes, --nproc-per-node)";
+    return;
+  }
+  const Time due = adopt_since_ + T().adopt;
+  if (found.size() < World() && (now_ < due || found.empty())) {
+    waiting_for_ = "the nodes that are taken over: " + std::to_string(found.size()) + " of " + std::to_string(World()) +
+                   " ranks have reported";
+    return Want(std::max(due, now_ + T().heartbeat));
+  }
+  TakeOver(found, running, newest);
+}
+
+void Coordinator::Impl::TakeOver(const std::map<Rank, Placement>& found, Generation running, Generation newest) {
+  p_.ranks.clear();
+  for (uint32_t r = 0; r < World(); ++r) {
+    const auto at = found.find(Rank(r));
+    p_.ranks.push_back(at != found.end() ? at->second : Placement{Rank(r), "", "", Slot(0), Incarnation()});
+  }
+  for (auto& [name, node] : nodes_) {
+    if (!node.connected) continue;
+    SetState(node, NodeState::kHealthy, "");
+    node.role = HoldsRank(name) ? Role::kActive : Role::kSpare;
+  }
+  // Of what ran before only the newest is known; a copy of an older generation cannot be judged and does not count.
+  p_.history = {{running, ::locum::Step(0)}};
+  p_.generation = newest;
+  p_.adopts = Incarnation();
+  p_.phase = JobPhase::kRunning;
+  resumed_ = true;
+  last_progress_ = now_;
+  Note& note = AddNote("job_taken_over");
+  note.reason = "from what its nodes report";
+  note.figures = {{"ranks", static_cast<int64_t>(found.size())}};
+  Open({}, "taken over from a coordinator whose database is lost");
+}
+
+}  // namespace locum
