@@ -109,6 +109,7 @@ struct Coordinator::Impl {
   void LetNodesEnd();
   void On(const Tick&) {}
   void TakeReport(Node& node, const WorkerReport& report);
+  std::string WhyRefused(const NodeHello& hello, bool stranger) const;
   Node* ByStream(StreamId stream);
   Time SilentAt(const Node& node) const;
   bool Heard(const Node& node) const { return node.connected && now_ < SilentAt(node); }

@@ -35,43 +35,49 @@ void Coordinator::Impl::SetState(Node& node, NodeState state, const std::string&
   note.details = {{"state", NodeStateName(state)}};
 }
 
-void Coordinator::Impl::On(const NodeConnected& e) {
-  bool end = false;
-  const auto refuse = [&](const std::string& why) {
-    out_.emplace_back(RefuseNode{e.stream, why, end});
-    Note& note = AddNote("node_refused");
-    note.node = e.hello.name;
-    note.reason = why;
-  };
-  const NodeHello& h = e.hello;
+// Why this node may not come in; empty: it may. `stranger`: it trains for another cluster.
+std::string Coordinator::Impl::WhyRefused(const NodeHello& h, bool stranger) const {
   if (h.protocol != kProtocolVersion) {
-    return refuse("node '" + h.name + "' speaks protocol " + std::to_string(h.protocol) + " (locum " + h.version +
-                  "), the coordinator speaks " + std::to_string(kProtocolVersion) + " (locum " + kVersion +
-                  "): install the same version");
+    return "node '" + h.name + "' speaks protocol " + std::to_string(h.protocol) + " (locum " + h.version +
+           "), the coordinator speaks " + std::to_string(kProtocolVersion) + " (locum " + kVersion +
+           "): install the same version";
   }
-  if (h.name.empty() || h.name.size() > 255) return refuse("a node needs a name of 1 to 255 bytes (--name)");
-  const bool stranger = h.cluster != Incarnation() && h.cluster != p_.cluster;
+  if (h.name.empty() || h.name.size() > 255) return "a node needs a name of 1 to 255 bytes (--name)";
   if (stranger && p_.phase != JobPhase::kGathering) {
-    return refuse("node '" + h.name + "' trains for another coordinator, of job " + h.job + "; this one leads job " +
-                  p_.spec.job);
+    return "node '" + h.name + "' trains for another coordinator, of job " + h.job + "; this one leads job " +
+           p_.spec.job;
   }
   if (!stranger && !h.job.empty() && h.job != p_.spec.job) {
-    return refuse("node '" + h.name + "' serves job " + h.job + ", this coordinator's job is " + p_.spec.job);
+    return "node '" + h.name + "' serves job " + h.job + ", this coordinator's job is " + p_.spec.job;
   }
   if (!stranger && h.term > p_.term) {
-    return refuse("node '" + h.name + "' has obeyed term " + std::to_string(h.term.value) + ", this coordinator has " +
-                  std::to_string(p_.term.value) + ": a newer coordinator leads this job");
+    return "node '" + h.name + "' has obeyed term " + std::to_string(h.term.value) + ", this coordinator has " +
+           std::to_string(p_.term.value) + ": a newer coordinator leads this job";
   }
-  if (ended_ || stopped_ || p_.phase == JobPhase::kFinished || p_.phase == JobPhase::kFailed) {
-    if (const auto ending = nodes_.find(h.name); ending != nodes_.end()) ending->second.told_end = true;
-    end = true;
-    return refuse("job " + p_.spec.job + " has ended");
+  if (ended_ || Over()) return "job " + p_.spec.job + " has ended";
+  if (stopped_) return "the coordinator of job " + p_.spec.job + " is stopping";
+  const auto found = nodes_.find(h.name);
+  if (found != nodes_.end() && found->second.connected && found->second.hello.keeper != h.keeper &&
+      Heard(found->second)) {
+    return "a node named '" + h.name + "' is connected from " + found->second.hello.address + " (keeper process " +
+           std::to_string(found->second.hello.keeper_pid) + "): choose another --name";
   }
-  auto found = nodes_.find(h.name);
-  const bool known = found != nodes_.end();
-  if (known && found->second.connected && found->second.hello.keeper != h.keeper && Heard(found->second)) {
-    return refuse("a node named '" + h.name + "' is connected from " + found->second.hello.address +
-                  " (keeper process " + std::to_string(found->second.hello.keeper_pid) + "): choose another --name");
+  return "";
+}
+
+void Coordinator::Impl::On(const NodeConnected& e) {
+  const NodeHello& h = e.hello;
+  const bool stranger = h.cluster != Incarnation() && h.cluster != p_.cluster;
+  const bool known = nodes_.count(h.name) != 0;
+  if (const std::string why = WhyRefused(h, stranger); !why.empty()) {
+    // Only a job's own end is a reason for its nodes to end what they run.
+    const bool end = !stranger && (ended_ || Over());
+    if (end && known) nodes_[h.name].told_end = true;
+    out_.emplace_back(RefuseNode{e.stream, why, end});
+    Note& note = AddNote("node_refused");
+    note.node = h.name;
+    note.reason = why;
+    return;
   }
   Node& node = nodes_[h.name];
   const bool same_keeper = node.hello.keeper == h.keeper;
