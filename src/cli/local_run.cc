@@ -221,7 +221,7 @@ void LocalRun::RestartCoordinator() {
 
 // Its log lies on the same disk, and may say nothing.
 std::string LocalRun::WhyNotStarted(int status) const {
-  if (Status room = CheckRoom(dir_); !room.ok()) return room.message();
+  if (Status room = CheckRoom(dir_); !room.ok()) return ExplainStart(room, dir_).message();
   return "it " + HowItEnded(status) + "; see " + dir_ + "/coordinator.log";
 }
 

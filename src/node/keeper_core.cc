@@ -221,6 +221,7 @@ void KeeperCore::MarkEnded(Worker* worker, WorkerExit exit) {
 void KeeperCore::BeginEnd(std::optional<Duration> grace, int32_t status, const std::string& reason, Time now) {
   if (phase_ == Phase::kUp) {
     phase_ = Phase::kStoppingWorkers;
+    Do(CloseDoor{});  // first: killed on its way out, a keeper leaves no socket
     status_ = status;
     reason_ = reason;
     agent_restart_at_ = kNever;

@@ -69,6 +69,8 @@ struct Admit {
   uint64_t connection;
   Incarnation worker;
 };
+// Nobody may join any more; whoever knocked before still gets an answer.
+struct CloseDoor {};
 struct RefuseJoin {
   uint64_t connection;
   std::string text;
@@ -87,7 +89,7 @@ struct Note {
   std::string name, text;
 };  // for the node's log
 using Action = std::variant<StartAgent, LeaveAgent, KillAgent, TellHello, TellWorker, LaunchWorker, TermWorker,
-                            KillWorker, KillReaper, Admit, RefuseJoin, DropWorker, WakeAt, EndKeeper, Note>;
+                            KillWorker, KillReaper, Admit, CloseDoor, RefuseJoin, DropWorker, WakeAt, EndKeeper, Note>;
 
 class KeeperCore {
  public:

@@ -258,6 +258,7 @@ TEST_F(KeeperScript, Signal_StopsWorkersWithTheirGraceThenTheAgentThenItself) {
   StartWorker(kOne, seconds(5));
   StartWorker(kTwo, seconds(9));
   Do(EndAsked{SIGTERM});
+  EXPECT_EQ(Count<CloseDoor>(), 1);  // with the first word of the end, not with the last
   EXPECT_EQ(Count<TermWorker>(), 2);
   EXPECT_EQ(wake_at, now + seconds(5));
   Do(Ended(kOne, {0, 0}));

@@ -39,6 +39,8 @@ class KeeperHost {
   virtual void KillReaper(Incarnation worker) = 0;
   virtual void DropWorker(Incarnation worker) = 0;
   virtual Status Admit(uint64_t connection, const WorkerWelcome& welcome) = 0;
+  // Stops listening and removes the socket; who waits to be admitted or refused still does.
+  virtual void CloseDoor() = 0;
   virtual void RefuseJoin(uint64_t connection, const std::string& text) = 0;
 
   // A line for the node's log, and one for people, on standard error.

@@ -56,6 +56,7 @@ class KeeperLoop {
     Status admitted = host_->Admit(a.connection, starts_.at(a.worker).welcome);
     if (!admitted.ok()) host_->Log("join_failed", admitted.message());
   }
+  void Do(const keep::CloseDoor&) { host_->CloseDoor(); }
   void Do(const keep::RefuseJoin& a) { host_->RefuseJoin(a.connection, a.text); }
   void Do(const keep::DropWorker& a) {
     host_->DropWorker(a.worker);

@@ -104,7 +104,7 @@ class Disk(unittest.TestCase):
                 disk.fill()
                 cluster.kill_coordinator()
                 cluster.wait("the refusal to be told", lambda: "trying again every second" in cluster.stderr())
-                self.assertIn("free space there", cluster.stderr())
+                self.assertIn("free space in", cluster.stderr())
                 time.sleep(1)
                 disk.free()
                 cluster.wait_event("job_adopted")

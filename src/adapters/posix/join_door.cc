@@ -49,6 +49,10 @@ Status JoinDoor::Open(const std::string& path) {
 
 void JoinDoor::Close() {
   waiting_.clear();
+  Shut();
+}
+
+void JoinDoor::Shut() {
   watch_.Reset();
   listener_.Reset();
   if (!path_.empty()) ::unlink(std::exchange(path_, "").c_str());

@@ -26,6 +26,8 @@ class JoinDoor {
 
   // Makes `path`, replacing what an ended keeper has left there; removed again by Close.
   Status Open(const std::string& path);
+  // Stops listening and removes the socket; whoever waits goes on waiting.
+  void Shut();
   void Close();
   // The caller of an earlier JoinAsked; its connection is not valid when it has gone meanwhile.
   Caller Take(uint64_t connection);

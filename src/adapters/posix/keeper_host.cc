@@ -200,6 +200,8 @@ Status PosixKeeperHost::Admit(uint64_t connection, const WorkerWelcome& welcome)
   return sent.ok() ? OkStatus() : sent.status();
 }
 
+void PosixKeeperHost::CloseDoor() { door_->Shut(); }
+
 void PosixKeeperHost::RefuseJoin(uint64_t connection, const std::string& text) {
   JoinDoor::Caller caller = door_->Take(connection);
   callers_.erase(connection);

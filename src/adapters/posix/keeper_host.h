@@ -44,6 +44,7 @@ class PosixKeeperHost : public KeeperHost {
   void KillReaper(Incarnation worker) override { workers_->KillReaper(worker); }
   void DropWorker(Incarnation worker) override { workers_->Drop(worker); }
   Status Admit(uint64_t connection, const WorkerWelcome& welcome) override;
+  void CloseDoor() override;
   void RefuseJoin(uint64_t connection, const std::string& text) override;
   void Log(const std::string& name, const std::string& text) override;
   void Complain(const std::string& text) override;

@@ -18,6 +18,8 @@ namespace {
 
 constexpr int kFirstPauseMs = 1;  // between two rounds of kill and wait
 constexpr int kLastPauseMs = 50;
+constexpr int kHeardMs =
+    10'000;  // for a keeper to answer the last report, or to be dead once its descriptors are closed
 
 class Reaper {
  public:
@@ -36,7 +38,6 @@ class Reaper {
       if (ending_) pause = std::min(pause * 2, kLastPauseMs);
       Wait(signals, timeout);
     }
-    if (KeeperIsGone()) ::unlink(setup_.keeper_socket.c_str());
     FromReaper report;
     report.kind = FromReaper::kEnded;
     report.started = started_;
@@ -44,6 +45,7 @@ class Reaper {
     report.joined_seen = joined_seen_;
     report.joined = joined_;
     Tell(report);
+    if (!KeeperHeard()) ::unlink(setup_.keeper_socket.c_str());
   }
 
  private:
@@ -120,9 +122,20 @@ class Reaper {
     if (!ending_ && fds[2].revents != 0) ending_ = true;
   }
 
-  bool KeeperIsGone() const {
+  // False: it is dead. A keeper that is killed in the same moment as its worker may take longer to die than the worker,
+  // so only its answer tells that it lives.
+  bool KeeperHeard() const {
+    while (!deserted_) {
+      pollfd fds[] = {{setup_.control_fd, POLLIN, 0}, {setup_.keeper_pidfd, POLLIN, 0}};
+      if (::poll(fds, 2, kHeardMs) == 0) return true;  // alive, and busy or stopped
+      ToReaper answer;
+      ssize_t got = ::recv(setup_.control_fd, &answer, sizeof answer, MSG_DONTWAIT);
+      if (got == sizeof answer && answer.kind == ToReaper::kHeard) return true;
+      if (got == sizeof answer) continue;
+      if (got >= 0 || (errno != EAGAIN && errno != EINTR) || fds[1].revents != 0) break;
+    }
     pollfd fd{setup_.keeper_pidfd, POLLIN, 0};
-    return deserted_ || (::poll(&fd, 1, 0) > 0 && (fd.revents & POLLIN) != 0);
+    return ::poll(&fd, 1, kHeardMs) <= 0;
   }
 
   int ControlFd() const { return deserted_ ? -1 : setup_.control_fd; }

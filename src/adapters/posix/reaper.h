@@ -17,7 +17,7 @@
 namespace locum {
 
 struct ToReaper {
-  enum Kind : int32_t { kTerm = 1, kKill = 2, kJoined = 3 };
+  enum Kind : int32_t { kTerm = 1, kKill = 2, kJoined = 3, kHeard = 4 };  // kHeard: answers kEnded
   int32_t kind = 0;
   int32_t pid = 0;  // kJoined: whose end is wanted too, should it become the reaper's child
 };

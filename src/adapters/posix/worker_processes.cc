@@ -95,6 +95,7 @@ void WorkerProcesses::Hear(Incarnation worker) {
     } else if (report.kind == FromReaper::kNotStarted) {
       NotStarted(worker, report.status, report.text);
     } else if (report.kind == FromReaper::kEnded) {
+      Tell(&entry, ToReaper{ToReaper::kHeard, 0});
       entry.end.started = report.started;
       entry.end.started_was_killed = report.started_was_killed != 0;
       if (report.joined_seen != 0 && entry.joined_pid != entry.started_pid) entry.end.joined = report.joined;
