@@ -1,9 +1,7 @@
 #include "adapters/eventlog/event_log.h"
 
 #include <gtest/gtest.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 
 #include <filesystem>
 #include <fstream>
@@ -11,6 +9,7 @@
 #include <sstream>
 
 #include "adapters/eventlog/input_log.h"
+#include "support/file_limit.h"
 
 namespace locum {
 namespace {
@@ -147,22 +146,6 @@ TEST(InputLog, TermThatWasThereBefore_GetsAFileOfItsOwn) {
   EXPECT_EQ(Records(dir.File("inputs-1.log"), &status), std::vector<std::string>{"first"});
   EXPECT_EQ(Records(dir.File("inputs-1.2.log"), &status), std::vector<std::string>{"second"});
 }
-
-// Writes of this process beyond `bytes` of a file fail, with what was still allowed written: as on a disk that fills.
-struct FileLimit {
-  explicit FileLimit(rlim_t bytes) {
-    before_signal = ::signal(SIGXFSZ, SIG_IGN);
-    ::getrlimit(RLIMIT_FSIZE, &before);
-    rlimit now{bytes, before.rlim_max};
-    LOCUM_CHECK(::setrlimit(RLIMIT_FSIZE, &now) == 0);
-  }
-  ~FileLimit() {
-    ::setrlimit(RLIMIT_FSIZE, &before);
-    ::signal(SIGXFSZ, before_signal);
-  }
-  rlimit before{};
-  sighandler_t before_signal;
-};
 
 TEST(EventLog, NoRoom_LinesWaitAndComeInOrderWithoutHalves) {
   TempDir dir;

@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <sqlite3.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 #include <fstream>
 
 #include "adapters/sqlite/directory.h"
+#include "support/file_limit.h"
 
 namespace locum {
 namespace {
@@ -141,22 +141,6 @@ TEST(Store, OwnerKilled_EveryReturnedSaveIsThereWhole) {
   EXPECT_EQ((*state)->generation.value, (*state)->term.value);
   for (const Placement& p : (*state)->ranks) EXPECT_EQ(p.worker.value, (*state)->term.value);
 }
-
-// Writes of this process beyond `bytes` of a file fail: a disk that is full at any place of a Save.
-struct FileLimit {
-  explicit FileLimit(rlim_t bytes) {
-    before_signal = ::signal(SIGXFSZ, SIG_IGN);
-    ::getrlimit(RLIMIT_FSIZE, &before);
-    rlimit now{bytes, before.rlim_max};
-    LOCUM_CHECK(::setrlimit(RLIMIT_FSIZE, &now) == 0);
-  }
-  ~FileLimit() {
-    ::setrlimit(RLIMIT_FSIZE, &before);
-    ::signal(SIGXFSZ, before_signal);
-  }
-  rlimit before{};
-  sighandler_t before_signal;
-};
 
 TEST(Store, NoRoomAtAnyPlace_TheOldStateStaysWholeAndTheNextSaveWorks) {
   TempDir dir;
