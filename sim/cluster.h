@@ -88,6 +88,7 @@ class Cluster {
   std::vector<std::string> NodeNames() const;
   bool NodeUp(const std::string& name) const { return nodes_.at(name).up; }
   bool Stuck(const std::string& name) const;
+  bool NeverTrained(const std::string& name) const;  // none of its workers has
   bool LinkCut(const std::string& name) const { return nodes_.at(name).Unreached(); }
   Random& random() { return random_; }
 

@@ -25,7 +25,7 @@ class Run {
     bool finished = false;
     for (int minute = 0; minute < 10 && !finished; ++minute) {
       cluster_.RunFor(std::chrono::seconds(2));
-      if (!cluster_.ended()) (void)cluster_.Adopt();
+      if (!cluster_.ended()) AdoptOrMakeRoom();
       const bool waits = !cluster_.ended() && cluster_.coordinator_up() &&
                          cluster_.View().waiting_for.find("a spare") != std::string::npos;
       if (minute == 1 && waits) cluster_.AddNode("node-added");  // what status asks for
@@ -155,6 +155,16 @@ class Run {
   Rank RandomRank() {
     const auto ranks = cluster_.View().ranks;
     return ranks.empty() ? Rank(0) : ranks[random_.Below(ranks.size())].rank;
+  }
+
+  // Where two databases were lost one after the other, the refusal asks to end the agents of one cluster.
+  void AdoptOrMakeRoom() {
+    if (cluster_.Adopt().message().find("nodes of two clusters") == std::string::npos) return;
+    for (const std::string& name : cluster_.NodeNames()) {
+      if (!cluster_.NodeUp(name) || !cluster_.NeverTrained(name)) continue;
+      cluster_.KillNode(name);
+      cluster_.StartNode(name);
+    }
   }
 
   void Heal() {

@@ -170,6 +170,12 @@ bool Cluster::Stuck(const std::string& name) const {
   return std::any_of(workers.begin(), workers.end(), [](const auto& w) { return w.second->stuck; });
 }
 
+bool Cluster::NeverTrained(const std::string& name) const {
+  const auto& workers = nodes_.at(name).workers;
+  return std::all_of(workers.begin(), workers.end(),
+                     [](const auto& w) { return w.second->state.word.generation == Generation(0); });
+}
+
 Incarnation Cluster::TrainsFor(const SimNode& node) const {
   const bool trains =
       std::any_of(node.workers.begin(), node.workers.end(), [](const auto& w) { return w.second->alive; });
