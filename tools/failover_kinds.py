@@ -17,11 +17,11 @@ import sys
 import tempfile
 import time
 
-from locum_job import BIN, LOCUM, ROOT, Job, read_step_log, wait_for
+from locum_job import BIN, LOCUM, ROOT, read_step_log, wait_for
 
 sys.path.insert(0, str(ROOT / "tests/integration"))
 from harness import Cluster, processes_with  # noqa: E402
-from machines import Machines  # noqa: E402
+import machines  # noqa: E402
 
 COMMAND = [BIN / "minimal", "--steps", 1000000, "--size", 16 << 20, "--step-ms", 20]
 HANG_S = 1.0
@@ -143,17 +143,17 @@ class CoordinatorAndNode(Kind):
 class LinkDown(Kind):
     name, limit_ms = "link down without reset", 1500
 
-    def __init__(self, machines):
-        self.machines = machines
+    def __init__(self, pair):
+        self.pair = pair
 
     def strike(self, job, status, rank):
         now = time.monotonic_ns()
-        self.machines.link("b", "down")
+        self.pair.link("b", "down")
         return now
 
     def once(self, job, rng):
         status = steady(job)
-        away = {n["name"] for n in status["nodes"] if n["address"] == self.machines.address["b"]}
+        away = {n["name"] for n in status["nodes"] if n["address"] == self.pair.address["b"]}
         ranks = [r for r in status["ranks"] if r["node"] in away]
         if not ranks:  # give it its rank back
             name = next(iter(away))
@@ -167,14 +167,8 @@ class LinkDown(Kind):
         struck = self.strike(job, status, ranks[0])
         _, end = connected(job, before)
         begin = max(struck, stands_still(job.records(), before, survivors))
-        self.machines.link("b", "up")
+        self.pair.link("b", "up")
         return (end - begin) / 1e6
-
-
-class BenchCluster(Cluster):
-    def coordinator_pid(self):
-        import json
-        return json.loads((self.dir / "coordinator.json").read_text())["pid"]
 
 
 @contextlib.contextmanager
@@ -182,42 +176,37 @@ def local_cluster(extra=""):
     with tempfile.NamedTemporaryFile("w", suffix=".toml") as config:
         config.write(CONFIG + extra)
         config.flush()
-        with BenchCluster("--nodes", 3, "--spares", 1, "--grace", "1s", "--config", config.name, command=COMMAND) as cluster:
+        with Cluster("--nodes", 3, "--spares", 1, "--grace", "1s", "--config", config.name, command=COMMAND) as cluster:
             cluster.wait_step(5)
             yield cluster
 
 
-class LinkedJob(Job):
-    def __init__(self, directory, machines):
-        super().__init__(directory)
-        self.machines = machines
+class LinkedJob(machines.LinkedJob):
+    """Its agents keep their directories beside the job's."""
 
     def step_logs(self):
         return {str(p): read_step_log(p) for p in sorted(self.dir.parent.rglob("*.steps"))}
 
-    def ask(self, *words):
-        return self.machines.run("a", [LOCUM, *words, "--dir", str(self.dir)])
-
 
 @contextlib.contextmanager
-def linked_cluster(machines):
+def linked_cluster(pair):
     directory = pathlib.Path(tempfile.mkdtemp(prefix="locum-link-", dir="/var/tmp"))
     mark = f"LOCUM_TEST_MARK=bench-{os.getpid()}"
     key, value = mark.split("=")
     processes = []
 
     def start(machine, name, *argv):
-        processes.append(machines.start(machine, [LOCUM, *map(str, argv)], directory / f"{name}.out",
+        processes.append(pair.start(machine, [LOCUM, *map(str, argv)], directory / f"{name}.out",
                                         dict(os.environ, **{key: value})))
     try:
         job = directory / "job"
-        start("a", "coordinator", "coordinator", "--interface", machines.veth["a"], "--port", "7070", "--dir", job, "--nodes", 2,
+        start("a", "coordinator", "coordinator", "--interface", pair.veth["a"], "--port", "7070", "--dir", job, "--nodes", 2,
               "--spares", 1, "--grace", "1s", "--", *COMMAND)
         wait_for("the token", lambda: (job / "token").exists())
         for machine, name in (("a", "node-0"), ("b", "node-1"), ("a", "node-2")):
             start(machine, name, "agent", "--coordinator", "10.77.0.1:7070", "--name", name, "--dir", directory / name,
-                  "--interface", machines.veth[machine], "--token-file", job / "token")
-        yield LinkedJob(job, machines)
+                  "--interface", pair.veth[machine], "--token-file", job / "token")
+        yield LinkedJob(job, pair)
     finally:
         for process in reversed(processes):
             process.send_signal(signal.SIGTERM)
@@ -247,12 +236,12 @@ def kinds(args, say, verdict):
             row(kind, job, rng, args.times, say, verdict)
     with local_cluster("[recovery]\nworker = \"spare\"\n") as job:
         row(WorkerToSpare(), job, rng, args.times, say, verdict)
-    machines = Machines()
+    pair = machines.Machines()
     try:
-        with linked_cluster(machines) as job:
-            row(LinkDown(machines), job, rng, args.times, say, verdict)
+        with linked_cluster(pair) as job:
+            row(LinkDown(pair), job, rng, args.times, say, verdict)
     finally:
-        machines.delete()
+        pair.delete()
     say("  torchrun survives the first of these (its figure is in the part `torchrun`); a lost node needs a second machine "
         "and a rendezvous that outlives it, a hang waits for the collective's time-out (30 minutes), a link down too")
 
@@ -331,7 +320,7 @@ def idle(args, say, verdict):
     """A job whose trainers sleep: what its agents and its coordinator use meanwhile."""
     say("idle: 5 nodes whose workers sleep; processor time over 20 s, and memory (PSS)")
     command = [BIN / "minimal", "--steps", 1000, "--size", 4096, "--step-ms", 5000]
-    with BenchCluster("--nodes", 5, command=command) as cluster:
+    with Cluster("--nodes", 5, command=command) as cluster:
         status = cluster.wait_step(1)
         agents = [[n["keeper_pid"], n["agent_pid"]] for n in status["nodes"]]
         groups = {"agent with keeper": agents[0], "coordinator": [cluster.coordinator_pid()]}

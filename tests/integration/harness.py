@@ -45,6 +45,16 @@ def shared_memory():
     return sorted(os.listdir("/dev/shm"))
 
 
+def keep(directory):
+    """What a failed test leaves, for whoever looks into it: the files below /tmp/locum-failed, the last events here."""
+    kept = pathlib.Path(tempfile.gettempdir()) / "locum-failed" / "-".join([pathlib.Path(sys.argv[0]).stem, *sys.argv[1:2]])
+    shutil.rmtree(kept, ignore_errors=True)
+    shutil.copytree(directory, kept, symlinks=True, ignore=lambda d, names: [n for n in names if n.endswith(".sock")])
+    print(f"--- kept in {kept}")
+    for events in sorted(kept.rglob("events.jsonl")):
+        print(f"--- {events}, its last lines:", *events.read_text(errors="replace").splitlines()[-60:], sep="\n", flush=True)
+
+
 class Cluster(Job):
     """One `locum run` in a directory of its own. Use as a context manager: it leaves nothing running."""
 
@@ -83,10 +93,8 @@ class Cluster(Job):
             except ProcessLookupError:
                 pass
         if kind is not None:
-            keep = pathlib.Path(os.environ.get("LOCUM_TEST_KEEP", "/tmp/locum-failed"))
-            shutil.rmtree(keep, ignore_errors=True)
-            shutil.copytree(self.tmp, keep, symlinks=True, ignore=lambda d, names: [n for n in names if n.endswith(".sock")])
-            print(f"--- kept in {keep}; standard error of locum run:\n{self.stderr()[-4000:]}")
+            print(f"--- standard error of locum run:\n{self.stderr()[-4000:]}")
+            keep(self.tmp)
         shutil.rmtree(self.tmp, ignore_errors=True)
         return False
 

@@ -111,10 +111,8 @@ class Linked(unittest.TestCase):
         for pid in harness.processes_with(self.mark):
             os.kill(pid, signal.SIGKILL)
         self.machines.delete()
-        keep = pathlib.Path("/tmp/locum-failed-link")
-        shutil.rmtree(keep, ignore_errors=True)
         if self._outcome.result.failures or self._outcome.result.errors:
-            shutil.copytree(self.dir, keep, ignore=lambda d, names: [n for n in names if n.endswith(".sock")])
+            harness.keep(self.dir)
         shutil.rmtree(self.dir, ignore_errors=True)
 
     def start(self, machine, name, *argv, **more):
