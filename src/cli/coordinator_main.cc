@@ -340,7 +340,7 @@ int CoordinatorMain(const CoordinatorArgs& args) {
   // Each agent is a descriptor, and so is each stranger who connects until it is turned away.
   rlimit files{};
   if (::getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
-    files.rlim_cur = std::min<rlim_t>(files.rlim_max, kMaxDescriptors);
+    files.rlim_cur = std::max(files.rlim_cur, std::min<rlim_t>(files.rlim_max, kMaxDescriptors));
     ::setrlimit(RLIMIT_NOFILE, &files);
   }
   return Session(args).Run();

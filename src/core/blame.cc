@@ -67,8 +67,7 @@ bool Coordinator::Impl::MayRestartHere(const Fault& fault) {
   if (returning_ && fault.node == returning_node_) return false;
   Forget(&node.restarts, now_ - p_.spec.limits.window);
   if (!fault.in_place || !Heard(node) || node.leaving || node.restarts.size() >= p_.spec.limits.restarts) return false;
-  const bool spare = std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& n) { return UsableSpare(n.second); });
-  return !(spare && (failed_here_twice_ || p_.spec.worker_to_spare));
+  return !((failed_here_twice_ || p_.spec.worker_to_spare) && SpareReady());
 }
 
 // True: this recovery waits, since there were too many of late.

@@ -29,7 +29,7 @@ Coordinator::Impl::Impl(JobSpec spec, Term term, Incarnation cluster, std::optio
     }
     if (p_.recovery_fixed) committed_ = p_.recovery_step;
     resumed_ = p_.leaving.empty();
-    if (p_.phase != JobPhase::kFinished && p_.phase != JobPhase::kFailed) p_.reason.clear();
+    if (!Over()) p_.reason.clear();
   } else {
     LOCUM_CHECK(spec.nodes >= 1 && spec.workers_per_node >= 1);
     p_.spec = std::move(spec);

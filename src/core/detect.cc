@@ -180,6 +180,8 @@ bool Coordinator::Impl::StandsStill(Duration since) const {
   for (const Placement& p : p_.ranks) {
     const Node* node = NodeOf(p);
     if (!node || now_ >= SilentAt(*node)) continue;
+    // Connected anew, it has not told yet what it does now.
+    if (node->connected && !node->reported) return false;
     const WorkerReport* report = ReportOf(p);
     if (!report || report->life != WorkerLife::kReady) continue;
     const bool waits = report->state.position == Position::kInCollective ||
@@ -190,16 +192,20 @@ bool Coordinator::Impl::StandsStill(Duration since) const {
   return now_ - last_progress_ >= since;
 }
 
-// Whether the node should report quickly: someone waits longer than a collective takes, or everyone for everyone.
-bool Coordinator::Impl::Hurries(const Node& node) const {
-  const bool leaves =
-      std::any_of(p_.leaving.begin(), p_.leaving.end(), [&](const Placement& p) { return p.node == node.name; });
-  if ((!leaves && !HoldsRank(node.name)) || adopting_ || Over()) return false;
+// Someone waits longer than a collective takes, or everyone for everyone: nodes should report quickly.
+bool Coordinator::Impl::SomeoneWaits() const {
+  if (adopting_ || Over()) return false;
   if (Recovering() || p_.phase == JobPhase::kStopping || !resumed_ || broken_) return true;
   return p_.phase == JobPhase::kRunning && std::any_of(p_.ranks.begin(), p_.ranks.end(), [&](const Placement& p) {
            const WorkerReport* report = ReportOf(p);
            return report && report->waits;
          });
+}
+
+// Nodes that are cut off together fall silent one after another, and come back one after another: for a moment one of
+// them looks well beside the others. A witness was heard for a while when they no longer were.
+bool Coordinator::Impl::Witness(const Node& node, Time silent_since) const {
+  return node.last_heard >= silent_since && now_ >= node.heard_since + T().silence;
 }
 
 void Coordinator::Impl::DetectSilence() {
@@ -219,6 +225,14 @@ void Coordinator::Impl::DetectSilence() {
     }
   }
   if (silent.empty()) return;
+  Time since{};  // when the latest of them gave its last sign, and a while to tell it from those cut off with it
+  for (const std::string& name : silent) {
+    const Node& node = nodes_[name];
+    since = std::max(since, LastSign(node) + Patience(node) / 3);
+  }
+  const auto witnesses = std::count_if(all.begin(), all.end(), [&](const std::string& name) {
+    return !silent.count(name) && Witness(nodes_[name], since);
+  });
   for (const std::string& name : silent) {
     Node& node = nodes_[name];
     if (node.suspect_noted) continue;
@@ -240,7 +254,7 @@ void Coordinator::Impl::DetectSilence() {
                    " nodes are silent at once: the coordinator itself may be cut off";
     return;
   }
-  if (!StandsStill(T().silence)) {
+  if (!StandsStill(T().silence) || (all.size() > 1 && static_cast<size_t>(witnesses) * 2 < all.size())) {
     Want(now_ + T().heartbeat);
     return;
   }

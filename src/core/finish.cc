@@ -104,7 +104,7 @@ void Coordinator::Impl::ProgressFinish() {
     p_.phase = JobPhase::kFinished;
     TellEnd();
   }
-  if (p_.phase != JobPhase::kFinished && p_.phase != JobPhase::kFailed) return;
+  if (!Over()) return;
   // Nodes end by themselves once told; those that cannot be reached are not waited for beyond their grace. One that
   // has failed before is not waited for at all.
   const bool anyone = std::any_of(nodes_.begin(), nodes_.end(), [](const auto& n) {

@@ -90,14 +90,16 @@ void Coordinator::Impl::ProgressFreeze() {
     for (const Placement& p : p_.leaving) {
       const Node* node = NodeOf(p);
       if (!Gone(p.worker) || proven_dead_.count(p.worker)) continue;
-      if (node && Heard(*node)) {
+      const bool heard = node && Heard(*node);
+      if (heard) {
         // Back from a silence, it is asked to freeze like everyone, and has as long to answer.
         const Time due = node->heard_since + T().freeze + T().heartbeat;
         if (now_ >= due) continue;
         Want(due);
       }
       // Neither a copy nor the proof that there is none: nothing may be done but wait.
-      waiting_for_ = "node " + p.node + ": no live worker holds the state, and it is silent but not proved dead";
+      waiting_for_ = "node " + p.node + ": no live worker holds the state, and " +
+                     (heard ? "it is heard again and has not answered yet" : "it is silent but not proved dead");
       return;
     }
     return Fail(kExitStateLost, WhatIsLost());

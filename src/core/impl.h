@@ -111,12 +111,16 @@ struct Coordinator::Impl {
   void TakeReport(Node& node, const WorkerReport& report);
   std::string WhyRefused(const NodeHello& hello, bool stranger) const;
   Node* ByStream(StreamId stream);
+  bool AskedToHurry(const Node& node) const { return node.order_sent && node.last_order.quick; }
+  Time LastSign(const Node& node) const;
+  Duration Patience(const Node& node) const;
   Time SilentAt(const Node& node) const;
   bool Heard(const Node& node) const { return node.connected && now_ < SilentAt(node); }
   void Hear(Node& node);
   void SetState(Node& node, NodeState state, const std::string& reason);
   bool NodeReady(const Node& node) const;  // connected, every slot ready
   bool UsableSpare(const Node& node) const;
+  bool SpareReady() const;  // any
   std::string WhyNotReady(const Node& node) const;
 
   // consistency.cc
@@ -148,7 +152,8 @@ struct Coordinator::Impl {
   bool BeginRound();
   void AddProbe(WorkerOrder* order) const;
   bool StandsStill(Duration since) const;
-  bool Hurries(const Node& node) const;
+  bool SomeoneWaits() const;
+  bool Witness(const Node& node, Time silent_since) const;
 
   // generation.cc: from the trigger to the first commit
   struct Fault {
@@ -219,7 +224,7 @@ struct Coordinator::Impl {
   void TellEnd();
 
   // orders.cc
-  NodeOrder OrderFor(const Node& node) const;
+  NodeOrder OrderFor(const Node& node, bool hurry) const;
   WorkerOrder OrderFor(const Node& node, Slot slot, const SlotInfo& info) const;
   void SendOrders();
   Welcome WelcomeFor(const Node& node) const;

@@ -14,9 +14,14 @@ Node* Coordinator::Impl::ByStream(StreamId stream) {
 
 // In calm a node reports seldom, and its silence says little. When training stands still it is asked to report quickly,
 // and has from then on no longer than timeouts.silence.
-Time Coordinator::Impl::SilentAt(const Node& node) const {
-  if (node.order_sent && node.last_order.quick) return std::max(node.last_heard, node.quick_since) + T().silence;
-  return node.last_heard + std::max(T().silence, 3 * T().heartbeat);
+Time Coordinator::Impl::SilentAt(const Node& node) const { return LastSign(node) + Patience(node); }
+
+Time Coordinator::Impl::LastSign(const Node& node) const {
+  return AskedToHurry(node) ? std::max(node.last_heard, node.quick_since) : node.last_heard;
+}
+
+Duration Coordinator::Impl::Patience(const Node& node) const {
+  return AskedToHurry(node) ? T().silence : std::max(T().silence, 3 * T().heartbeat);
 }
 
 void Coordinator::Impl::Hear(Node& node) {
@@ -239,12 +244,12 @@ void Coordinator::Impl::RestartDeadlines() {
     if (!node.connected) node.lost_at = now_;
   }
   phase_since_ = last_progress_ = broken_since_ = began_ = finish_since_ = adopt_since_ = now_;
-  if (p_.phase == JobPhase::kFinished || p_.phase == JobPhase::kFailed) LetNodesEnd();
+  if (Over()) LetNodesEnd();
 }
 
 void Coordinator::Impl::On(const StopRequested& e) {
   stopped_ = true;
-  if (p_.phase != JobPhase::kFinished && p_.phase != JobPhase::kFailed) p_.reason = "stopped by " + e.reason;
+  if (!Over()) p_.reason = "stopped by " + e.reason;
   AddNote("coordinator_stopped").reason = e.reason;
 }
 
@@ -261,6 +266,10 @@ bool Coordinator::Impl::UsableSpare(const Node& node) const {
     if (info.report->state.word.generation != Generation(0)) return false;
   }
   return node.state == NodeState::kHealthy || node.state == NodeState::kProbation || node.state == NodeState::kJoining;
+}
+
+bool Coordinator::Impl::SpareReady() const {
+  return std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& n) { return UsableSpare(n.second); });
 }
 
 std::string Coordinator::Impl::WhyNotReady(const Node& node) const {

@@ -67,11 +67,12 @@ WorkerOrder Coordinator::Impl::OrderFor(const Node& node, Slot slot, const SlotI
   return o;
 }
 
-NodeOrder Coordinator::Impl::OrderFor(const Node& node) const {
+NodeOrder Coordinator::Impl::OrderFor(const Node& node, bool hurry) const {
   NodeOrder order;
   order.term = p_.term;
-  order.quick = Hurries(node);
-  order.shutdown = p_.phase == JobPhase::kFinished || p_.phase == JobPhase::kFailed;
+  const auto leaves = [&](const Placement& p) { return p.node == node.name; };
+  order.quick = hurry && (HoldsRank(node.name) || std::any_of(p_.leaving.begin(), p_.leaving.end(), leaves));
+  order.shutdown = Over();
   if (order.shutdown) order.reason = p_.reason.empty() ? "the job has finished" : p_.reason;
   for (const auto& [slot, info] : node.slots) order.workers.push_back(OrderFor(node, slot, info));
   return order;
@@ -98,9 +99,10 @@ void Coordinator::Impl::SendOrders() {
   // While the nodes of a running generation come back to a new coordinator, nobody is told anything: what they do
   // is right, and the peers' addresses are not all known yet.
   if (adopting_ && p_.phase != JobPhase::kFinishing) return;
+  const bool hurry = SomeoneWaits();
   for (auto& [name, node] : nodes_) {
     if (!node.connected || node.stranger) continue;
-    NodeOrder order = OrderFor(node);
+    NodeOrder order = OrderFor(node, hurry);
     // What a node runs is not known before its first report, and an order that knows of no worker ends the one there is.
     const bool ends_unknown = std::any_of(order.workers.begin(), order.workers.end(),
                                           [](const WorkerOrder& o) { return o.worker == Incarnation() && !o.run; });

@@ -111,9 +111,8 @@ std::string Coordinator::Impl::WhyNotInPlace(const Placement& p) const {
     return "its fresh worker ended before it was ready: " + (report && report->exit ? report->exit->what : "gone");
   }
   if (slot != node.slots.end() && slot->second.report && slot->second.report->stuck) return kStuck;
-  if (HoldsLastCopy(p)) {
-    const bool spare = std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& n) { return UsableSpare(n.second); });
-    if (spare) return "the worker there is at fault and holds the last copy, so it cannot make room";
+  if (HoldsLastCopy(p) && SpareReady()) {
+    return "the worker there is at fault and holds the last copy, so it cannot make room";
   }
   if (now_ >= phase_since_ + T().join) return "its fresh worker has not joined within timeouts.join";
   return "";

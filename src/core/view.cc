@@ -53,7 +53,7 @@ ClusterView Coordinator::Impl::View() const {
   view.term = p_.term;
   view.exit_status = p_.exit_status;
   view.reason = p_.reason;
-  const bool over = p_.phase == JobPhase::kFinished || p_.phase == JobPhase::kFailed;
+  const bool over = Over();
   for (const auto& [name, node] : nodes_) {
     NodeView n;
     n.name = name;
