@@ -59,6 +59,8 @@ class Cluster {
   void TearWorker(Rank rank);                  // its next update fails half-way
   void StopWorker(Rank rank);                  // it decides by itself that the state it holds is the last
   void HangWorker(Rank rank);                  // its trainer does nothing any more; the library answers
+  void DeafenWorker(Rank rank);                // its trainer does not leave a collective that breaks
+  void BreakWorker(Rank rank);                 // its next collective breaks, and nobody died
   void SpoilWorker(Rank rank);                 // its state is changed behind everyone's back
   void CutLink(const std::string& name);       // silent: nothing arrives, nothing is reset
   void HealLink(const std::string& name);      // of either
@@ -130,6 +132,9 @@ class Cluster {
     bool stop_next = false;
     bool pulling = false;
     bool stuck = false;
+    bool deaf = false;
+    bool break_next = false;
+    Time unparked_since = kNever;  // frozen, and the trainer has not come back
     Time collective_since{};
     Generation group;  // the generation the trainer thinks it is in: that of its last NextStep
     Rank rank = kNoRank;
@@ -170,6 +175,7 @@ class Cluster {
   void BeginStep(const std::shared_ptr<Worker>& worker);
   void EnterCollective(const std::shared_ptr<Worker>& worker);
   void CollectiveDone(const std::shared_ptr<Worker>& worker, uint64_t activity);
+  void WatchLateness(const std::shared_ptr<Worker>& worker);
   void Park(const std::shared_ptr<Worker>& worker);
   void Break(const std::shared_ptr<Worker>& worker, const std::string& why);
   void BreakPeers(const Worker& dead);

@@ -59,6 +59,7 @@ class Run {
     spec.workers_per_node = static_cast<uint32_t>(1 + r.Below(2));
     spec.seed = seed;
     spec.timeouts.hang = std::chrono::seconds(3);
+    spec.timeouts.collective = Ms(static_cast<int64_t>(200 + r.Below(2000)));
     spec.limits.restarts = static_cast<uint32_t>(r.Below(8));
     spec.limits.recoveries = 1000;
     return spec;
@@ -84,7 +85,7 @@ class Run {
     const bool running = up && cluster_.View().phase == JobPhase::kRunning && Holders() >= 2;
     if (up && cluster_.View().phase == JobPhase::kGathering) (void)cluster_.Adopt();
     const Rank rank = up ? RandomRank() : Rank(0);
-    switch (random_.Below(16)) {
+    switch (random_.Below(17)) {
       case 0:
       case 1:
         if (running && cluster_.NodeUp(name)) cluster_.KillNode(name);
@@ -135,6 +136,9 @@ class Run {
         break;
       case 14:
         if (running && random_.OneIn(8)) cluster_.StickWorker(rank);
+        break;
+      case 16:
+        if (running) cluster_.DeafenWorker(rank);
         break;
       case 15:
         if (cluster_.store_fails()) {

@@ -202,6 +202,18 @@ void Cluster::HangWorker(Rank rank) {
   }
 }
 
+void Cluster::DeafenWorker(Rank rank) {
+  for (const auto& worker : all_workers_) {
+    if (worker->alive && worker->rank == rank) worker->deaf = true;
+  }
+}
+
+void Cluster::BreakWorker(Rank rank) {
+  for (const auto& worker : all_workers_) {
+    if (worker->alive && worker->rank == rank) worker->break_next = true;
+  }
+}
+
 void Cluster::SpoilWorker(Rank rank) {
   for (const auto& worker : all_workers_) {
     if (worker->alive && worker->rank == rank) worker->value ^= 1;

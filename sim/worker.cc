@@ -99,15 +99,30 @@ void Cluster::Freeze(const std::shared_ptr<Worker>& w) {
     s.parked = s.frozen;
   } else {
     // Computing goes on to its end and is then refused; a collective is broken off by the program's abort.
+    if (w->unparked_since == kNever) w->unparked_since = now_;
+    // Its group's connections are shut down, whatever its trainer makes of that.
+    if (w->deaf && s.position == Position::kInCollective) ++w->activity;
+    WatchLateness(w);
     After(Delay(s.position == Position::kInCollective ? Ms(1) : options_.compute / 2),
           [this, w, g = s.frozen, a = w->activity] {
-            if (w->alive && w->state.frozen == g && w->activity == a) Park(w);
+            const bool deaf = w->deaf && w->state.position == Position::kInCollective;
+            if (w->alive && w->state.frozen == g && w->activity == a && !deaf) Park(w);
           });
   }
   SendReport(*w->node);
 }
 
+// Its node ends a worker that does not come out of its collective, once another holds its state.
+void Cluster::WatchLateness(const std::shared_ptr<Worker>& w) {
+  After(Ms(100), [this, w, since = w->unparked_since] {
+    if (!w->alive || w->unparked_since != since || w->stuck || !w->node->agent) return;
+    if (now_ < since + spec_.timeouts.collective || !w->order.expendable) return WatchLateness(w);
+    EndWorker(*w, {0, 9, true, "killed by SIGKILL (was still in its collective)", ""});
+  });
+}
+
 void Cluster::Park(const std::shared_ptr<Worker>& w) {
+  w->unparked_since = kNever;
   ++w->activity;
   w->state.position = Position::kParked;
   w->state.parked = w->state.frozen;
@@ -117,6 +132,13 @@ void Cluster::Park(const std::shared_ptr<Worker>& w) {
 }
 
 void Cluster::Break(const std::shared_ptr<Worker>& w, const std::string& why) {
+  if (w->deaf) {
+    // The library has seen it, the trainer has not.
+    w->state.broken = w->state.word.generation;
+    w->state.broken_why = why;
+    return SendReport(*w->node);
+  }
+  w->unparked_since = kNever;
   ++w->activity;
   WorkerState& s = w->state;
   s.broken = s.word.generation;
@@ -227,8 +249,15 @@ void Cluster::EnterCollective(const std::shared_ptr<Worker>& w) {
   w->collective_since = now_;
   if (w->group != s.word.generation || s.word.state != WordState::kOpen) {
     // The group it computed for is gone: its connections are closed, the collective fails, NextStep follows.
+    if (w->deaf) return;
     After(Delay(Us(500)), [this, w, a = w->activity] {
       if (w->alive && w->activity == a) Park(w);
+    });
+    return;
+  }
+  if (std::exchange(w->break_next, false)) {
+    After(Delay(Us(500)), [this, w, a = w->activity] {
+      if (w->alive && w->activity == a) Break(w, "connection reset by peer");
     });
     return;
   }

@@ -81,6 +81,12 @@ class Script {
       cluster_->StopWorker(Rank(static_cast<uint32_t>(std::stoul(what))));
     } else if (command == "hang-rank") {
       cluster_->HangWorker(Rank(static_cast<uint32_t>(std::stoul(what))));
+    } else if (command == "deafen-rank") {
+      cluster_->DeafenWorker(Rank(static_cast<uint32_t>(std::stoul(what))));
+    } else if (command == "break-rank") {
+      cluster_->BreakWorker(Rank(static_cast<uint32_t>(std::stoul(what))));
+    } else if (command == "add-node") {
+      cluster_->AddNode(what);
     } else if (command == "spoil-rank") {
       cluster_->SpoilWorker(Rank(static_cast<uint32_t>(std::stoul(what))));
     } else if (command == "cut-link") {
@@ -127,6 +133,8 @@ class Script {
       if (key == "spares") spec.spares = n;
       if (key == "per-node") spec.workers_per_node = n;
       if (key == "worker-to-spare") spec.worker_to_spare = n != 0;
+      if (key == "recoveries") spec.limits.recoveries = n;
+      if (key == "collective-ms") spec.timeouts.collective = std::chrono::milliseconds(n);
       if (key == "steps") options.steps = n;
       if (key == "compute-ms") options.compute = std::chrono::milliseconds(n);
     }

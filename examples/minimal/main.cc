@@ -10,6 +10,7 @@
 #include <cstring>
 #include <exception>
 #include <functional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -22,8 +23,8 @@ namespace {
 
 struct Flags {
   uint64_t steps = 100, size = 1 << 20, seed = 1, step_ms = 0;
-  uint64_t deaf = UINT64_MAX;  // this rank never leaves a collective that broke
-  bool no_abort = false;       // no abort call, and collectives that wait in plain system calls
+  std::set<uint64_t> deaf;  // these ranks never leave a collective that broke
+  bool no_abort = false;    // no abort call, and collectives that wait in plain system calls
 };
 
 [[noreturn]] void Misused(const std::string& argument) {
@@ -41,17 +42,19 @@ Flags Parse(int argc, char** argv) {
       flags.no_abort = true;
       continue;
     }
+    uint64_t deaf = 0;
     uint64_t* field = name == "--steps"     ? &flags.steps
                       : name == "--size"    ? &flags.size
                       : name == "--seed"    ? &flags.seed
                       : name == "--step-ms" ? &flags.step_ms
-                      : name == "--deaf"    ? &flags.deaf
+                      : name == "--deaf"    ? &deaf
                                             : nullptr;
     char* end = nullptr;
     const char* value = i + 1 < argc ? argv[++i] : "";
     const uint64_t number = std::strtoull(value, &end, 10);
     if (!field || end == value || *end || value[0] == '-') Misused(name);
     *field = number;
+    if (field == &deaf) flags.deaf.insert(number);
   }
   if (flags.size < 16) flags.size = 16;
   return flags;
@@ -139,7 +142,7 @@ void Train(const Flags& flags, Model& model) {
       Work(flags);
       job.EnterCollective();
       if (!group.AllReduce(sum, [&] { at("collective"); })) {
-        while (step.rank == flags.deaf) std::this_thread::sleep_for(std::chrono::seconds(1));
+        while (flags.deaf.count(step.rank)) std::this_thread::sleep_for(std::chrono::seconds(1));
         job.Broken("all-reduce failed");
         continue;
       }

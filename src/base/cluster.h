@@ -215,11 +215,12 @@ inline constexpr Step kNoStop{kMaxStep};
 
 struct WorkerOrder {
   Slot slot;
-  Incarnation worker;  // whom `mode` and what follows it are meant for; another incarnation ignores them
-  Incarnation retire;  // this incarnation must be ended
-  bool hung = false;   // `retire` does not move any more: save its stacks, then SIGKILL without a grace
-  bool run = true;     // a worker should run in this slot
-  std::string refuse;  // why this worker may not take part; it tells the program and ends
+  Incarnation worker;       // whom `mode` and what follows it are meant for; another incarnation ignores them
+  Incarnation retire;       // this incarnation must be ended
+  bool hung = false;        // `retire` does not move any more: save its stacks, then SIGKILL without a grace
+  bool expendable = false;  // another holds its state too: it may be ended for being late
+  bool run = true;          // a worker should run in this slot
+  std::string refuse;       // why this worker may not take part; it tells the program and ends
   Mode mode = Mode::kIdle;
   Generation generation;
   Rank rank = kNoRank;

@@ -25,7 +25,7 @@ bool OwnDoing(const WorkerReport& report, Generation running) {
 }
 
 void Forget(std::vector<Time>* times, Time before) {
-  std::erase_if(*times, [&](Time t) { return t < before; });
+  std::erase_if(*times, [&](Time t) { return t <= before; });
 }
 
 }  // namespace
@@ -72,6 +72,8 @@ bool Coordinator::Impl::MayRestartHere(const Fault& fault) {
 
 // True: this recovery waits, since there were too many of late.
 bool Coordinator::Impl::Capped(const std::vector<Fault>& faults, const std::string& reason) {
+  // While one waits there is no use in connecting those that are left either.
+  if (!capped_.empty()) return true;
   if (faults.empty()) return false;
   const Limits& limits = p_.spec.limits;
   Forget(&recoveries_, now_ - limits.window);
@@ -83,6 +85,7 @@ bool Coordinator::Impl::Capped(const std::vector<Fault>& faults, const std::stri
   capped_ = std::to_string(recoveries_.size()) + " recoveries within the last " +
             std::to_string(limits.window.count() / 1000000000) + " s (limits.recoveries); the next one, for '" +
             reason + "', begins when the oldest is past it";
+  waiting_for_ = "the limits: " + capped_;
   Want(free);
   return true;
 }

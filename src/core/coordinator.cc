@@ -47,6 +47,9 @@ std::vector<Action> Coordinator::Impl::Step(const Event& event, Time now) {
     started_ = true;
     began_ = phase_since_ = last_progress_ = finish_since_ = waiting_since_ = adopt_since_ = now;
     for (auto& [name, node] : nodes_) node.last_heard = now;
+    // Deadlines ran on while there was no coordinator.
+    unsettled_ = adopting_;
+    unsettled_since_ = now - T().collective;
     AddNote("coordinator_started").reason = adopting_ ? "took up an unfinished job" : "new job";
   }
   std::visit([this](const auto& e) { On(e); }, event);
@@ -58,6 +61,7 @@ std::vector<Action> Coordinator::Impl::Step(const Event& event, Time now) {
     ProgressAdopt();
     Gather();
     Detect();
+    ChooseKept();
     TryPlaceMissing();
     ProgressFreeze();
     ProgressRecovery();

@@ -25,11 +25,13 @@ void Coordinator::Impl::Detect() {
     if (Recovering()) return Open({}, "a new coordinator found a recovery under way");
   }
   DetectWorkers();
-  DetectBroken();
-  DetectLostWhileOpening();
+  if (capped_.empty()) DetectBroken();
+  if (capped_.empty()) DetectLostWhileOpening();
   DetectSilence();
   DetectIdle();
+  if (!capped_.empty()) return;  // why training stands still is known
   DetectHang();
+  DetectKept();
   DetectLinks();
 }
 

@@ -1,6 +1,7 @@
 // One generation: opened by a trigger, frozen, recovered, running, resumed. A trigger at any moment opens the next
 // one from the start; workers that are frozen and parked already answer at once.
 #include <algorithm>
+#include <utility>
 
 #include "core/impl.h"
 
@@ -33,6 +34,7 @@ void Coordinator::Impl::Open(const std::vector<Fault>& faults, const std::string
   const bool is_fault = !faults.empty() || (p_.generation != Generation(0) && !returning_);
   if (!Recovering() || !fault_at_) fault_at_ = is_fault ? std::optional(now_) : std::nullopt;
 
+  if (!std::exchange(unsettled_, true)) unsettled_since_ = now_;
   p_.generation = p_.generation.Next();
   LOCUM_CHECK(p_.generation.value < kMaxGeneration);
   p_.phase = JobPhase::kFreezing;
@@ -240,6 +242,8 @@ void Coordinator::Impl::ProgressRunning() {
     lowest = std::min(lowest, here ? s.word.step : p_.recovery_step);
     // A rank that came straight to its end has nothing left to commit.
     all_committed &= s.first_commit == p_.generation || (here && s.done);
+    // No rank commits before all have come to its collective.
+    if (s.first_commit == p_.generation) unsettled_ = false;
     all_done &= here && s.done;
     if (s.connected == p_.generation) connected_ns = std::max(connected_ns, s.connected_ns);
     if (s.first_commit == p_.generation) committed_ns = std::max(committed_ns, s.first_commit_ns);

@@ -155,6 +155,10 @@ struct Coordinator::Impl {
   bool SomeoneWaits() const;
   bool Witness(const Node& node, Time silent_since) const;
 
+  // last_copy.cc
+  void ChooseKept();
+  void DetectKept();
+
   // generation.cc: from the trigger to the first commit
   struct Fault {
     std::string node;  // empty: no culprit
@@ -285,6 +289,11 @@ struct Coordinator::Impl {
   Time broken_since_{};
   bool broken_ = false;
   Time phase_since_{};
+  bool unsettled_ = false;  // no rank has committed in this generation
+  Time unsettled_since_{};  // nor in any since then
+  Incarnation kept_;        // its copy may be the last; none: others hold one
+  bool others_expendable_ = false;
+  Time kept_since_{};
   RecoveryPlan plan_;
   bool resumed_ = true;                              // every rank has committed in this generation
   uint32_t fruitless_ = 0;                           // generations in a row that ran and made no step

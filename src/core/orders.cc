@@ -16,6 +16,7 @@ WorkerOrder Coordinator::Impl::OrderFor(const Node& node, Slot slot, const SlotI
   o.run = lives || (WantsFreshWorkers() && node.state != NodeState::kQuarantined);
   o.generation = p_.generation;
   if (!lives) return o;
+  o.expendable = others_expendable_ && info.worker != kept_;
   const Placement* p = PlacementOf(node.name, slot, info.worker);
   if (!p) {
     if (LeavingOf(info.worker)) {

@@ -28,7 +28,7 @@ void Coordinator::Impl::RestartSlots() {
       if (Stale(node, slot, info) && !Recovering()) info.retire = info.worker;
       // A blamed worker makes room for a fresh one as soon as its copy is not the only one.
       const bool blamed = info.worker != Incarnation() && faulted_.count(info.worker) && !info.Exited();
-      if (blamed && wanted && StateMayExist(info.worker)) info.retire = info.worker;
+      if (blamed && wanted && info.worker != kept_ && StateMayExist(info.worker)) info.retire = info.worker;
       const bool over = info.Exited() || !info.refuse.empty();
       if (!over || info.retire == info.worker || PlacementOf(name, slot, info.worker)) continue;
       if (!info.refuse.empty() && node.state != NodeState::kQuarantined) {

@@ -67,6 +67,20 @@ TEST_F(NodeScript, CollectiveThatDoesNotBreak_EndsTheWorkerAtTheDeadline) {
   EXPECT_EQ(Get<EndWorker>().stop.grace, Duration(0));
 }
 
+TEST_F(NodeScript, LateWorkerWithTheLastCopy_IsEndedOnceAnotherHoldsIt) {
+  Incarnation id = ReadyWorker();
+  Page(id, kRunning, Position::kInCollective);
+  WorkerOrder order = To(id, Mode::kFreeze, 2);
+  order.expendable = false;
+  Order({order});
+  Answer(id, 2, 0);
+  Pass(seconds(3600));
+  EXPECT_EQ(Count<EndWorker>(), 0);
+  order.expendable = true;
+  Order({order});
+  EXPECT_EQ(Count<EndWorker>(), 1);
+}
+
 TEST_F(NodeScript, LongComputation_HasUntilTheParkDeadline) {
   Incarnation id = ReadyWorker();
   Page(id, kRunning, Position::kComputing);

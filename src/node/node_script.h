@@ -112,6 +112,7 @@ class NodeScript : public testing::Test {
     order.worker = id;
     order.mode = mode;
     order.generation = Generation(generation);
+    order.expendable = true;
     return order;
   }
   void Page(Incarnation id, Word word, Position position) {

@@ -83,7 +83,7 @@ std::string Worker::Overdue(const FreezeDeadlines& deadlines, Time now) const {
   if (freeze_since != kNever && now >= freeze_since + deadlines.answer) {
     return "did not answer " + which + " within " + Millis(deadlines.answer);
   }
-  if (unparked_since == kNever || SeenParked()) return "";
+  if (unparked_since == kNever || SeenParked() || !told || !told->expendable) return "";
   bool inside = page && page->position == Position::kInCollective;
   if (inside && now >= unparked_since + deadlines.collective) {
     return "was still in its collective " + Millis(deadlines.collective) + " after " + which;

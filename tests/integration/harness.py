@@ -61,7 +61,7 @@ class Cluster(Job):
     count = 0
     subcommand = "run"
 
-    def __init__(self, *args, command, keep=False, cwd=None, env=None, directory=None):
+    def __init__(self, *args, command, cwd=None, env=None, directory=None):
         Cluster.count += 1
         self.tmp = pathlib.Path(tempfile.mkdtemp(prefix="locum-test-"))
         super().__init__(directory or self.tmp / "job")

@@ -32,10 +32,10 @@ class Base(unittest.TestCase):
                 self.assertEqual(set(commits), EVERYTHING)
                 Base.undisturbed = harness.last_line(cluster.stdout()), losses
 
-    def cluster(self, hook="", *flags, config=""):
+    def cluster(self, hook="", *flags, config="", before=()):
         """`hook`: see examples/minimal/hooks.h; its files are in self.tmp."""
         (self.tmp / "locum.toml").write_text(config)
-        return Cluster("--nodes", WORLD, "--spares", 1, "--config", self.tmp / "locum.toml", command=[*COMMAND, *self.flags, *flags],
+        return Cluster("--nodes", WORLD, "--spares", 1, "--config", self.tmp / "locum.toml", command=[*before, *COMMAND, *self.flags, *flags],
                        env={"LOCUM_MINIMAL_HOOK": hook, "LOCUM_MINIMAL_HOOK_DIR": str(self.tmp)})
 
     def acted(self, i=0):
@@ -156,6 +156,14 @@ class Moments(Base):
         with self.cluster(f"1:{MIDDLE}:forward:kill", "--deaf", 2, config='[timeouts]\ncollective = "500ms"\n') as cluster:
             self.check_end(cluster, 1, 2)
             self.assertIn("was still in its collective 500 ms", cluster.events("fault_detected")[1]["reason"])
+
+
+    def test_survivors_that_never_leave_and_a_program_that_starts_slowly(self):
+        """Both would be killed before anyone else holds the state; one is kept until its peers have it."""
+        slowly = ["sh", "-c", f'mkdir "{self.tmp}/$(echo "$LOCUM_SOCKET" | cksum)" || sleep 3; exec "$@"', "sh"]
+        with self.cluster(f"1:{MIDDLE}:forward:kill", "--deaf", 0, "--deaf", 2, before=slowly,
+                          config='[timeouts]\ncollective = "500ms"\n') as cluster:
+            self.check_end(cluster, 1, 2, 0)
 
 
 class NoAbort(Base):

@@ -183,7 +183,9 @@ TEST_F(AgentProcess, WorkerThatIsNotParked_IsToldToAbortAndEndedAtTheDeadline) {
   Order({RunSlot(0)});
   ASSERT_TRUE(
       AwaitWorker(0, [](const WorkerReport& w) { return Ready(w) && w.state.position == Position::kInCollective; }));
-  Order({To(coordinator_->Worker(0), Mode::kFreeze, 2)});
+  WorkerOrder freeze = To(coordinator_->Worker(0), Mode::kFreeze, 2);
+  freeze.expendable = true;
+  Order({freeze});
   ASSERT_TRUE(AwaitWorker(0, Exited));
   WorkerReport worker = coordinator_->Worker(0);
   EXPECT_NE(worker.exit->log_tail.find("abort 1\n"), std::string::npos) << worker.exit->log_tail;

@@ -123,7 +123,11 @@ void PutOrder(Writer& w, const NodeOrder& v) {
   w.U64(v.sequence);
   w.Bool(v.shutdown);
   w.Str(v.reason);
-  w.List(v.workers, [&](const WorkerOrder& one) { Put(w, one); });
+  w.List(v.workers, [&](const WorkerOrder& one) {
+    Put(w, one);  // as a worker is told it
+    w.Bool(one.hung);
+    w.Bool(one.expendable);
+  });
 }
 
 NodeOrder GetOrder(FieldReader& r) {
@@ -132,7 +136,12 @@ NodeOrder GetOrder(FieldReader& r) {
   v.sequence = r.U64();
   v.shutdown = r.Bool();
   v.reason = r.Str();
-  r.List(&v.workers, [&] { return GetWorkerOrder(r); });
+  r.List(&v.workers, [&] {
+    WorkerOrder one = GetWorkerOrder(r);
+    one.hung = r.Bool();
+    one.expendable = r.Bool();
+    return one;
+  });
   return v;
 }
 

@@ -33,6 +33,7 @@ void Put(const WorkerOrder& in, wire::WorkerOrder* out) {
   out->set_stop_at(in.stop_at.value);
   out->set_echo_nonce(in.echo_nonce);
   out->set_hung(in.hung);
+  out->set_expendable(in.expendable);
   if (in.echo_peer != Peer{}) Put(in.echo_peer, out->mutable_echo_peer());
 }
 
@@ -58,6 +59,7 @@ void Take(const wire::WorkerOrder& in, WorkerOrder* out, WireCheck& check) {
   out->stop_at = check.StepOf(in.stop_at(), "order.stop_at");
   out->echo_nonce = in.echo_nonce();
   out->hung = in.hung();
+  out->expendable = in.expendable();
   if (in.has_echo_peer()) out->echo_peer = Take(in.echo_peer(), check);
 }
 

@@ -114,6 +114,7 @@ class Maker {
     o.stop_at = AnyStep();
     o.echo_nonce = Any();
     o.hung = Bool();
+    o.expendable = Bool();
     if (Bool()) o.echo_peer = AnyPeer();
     return o;
   }

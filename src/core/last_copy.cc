@@ -1,0 +1,69 @@
+// The copies of the state that must outlive their worker's lateness. A worker that has frozen serves its state although
+// its trainer sits in a collective or computes; its node ends it when it comes too late to its next step, if it was told that
+// others hold the state. If all who hold it are late, one is kept until another holds it too.
+#include <algorithm>
+
+#include "core/impl.h"
+
+namespace locum {
+
+namespace {
+
+// The trainer's thread has come back, so no deadline threatens this worker.
+bool CameBack(const WorkerState& s, Generation generation) {
+  return s.parked >= generation || (s.word.generation == generation && s.word.state != WordState::kFrozen);
+}
+
+}  // namespace
+
+void Coordinator::Impl::ChooseKept() {
+  if (!unsettled_ || p_.history.empty() || adopting_ || Over()) {
+    kept_ = Incarnation();
+    others_expendable_ = p_.history.empty();  // there is nothing to lose yet
+    return;
+  }
+  // Nearly always all are back long before this.
+  if (const Time due = unsettled_since_ + std::min(T().collective, T().park) / 4; now_ < due) return Want(due);
+  Incarnation first;
+  bool still = false, safe = false;
+  const auto look = [&](const Placement& p) {
+    const WorkerReport* report = ReportOf(p);
+    if (!report || report->life != WorkerLife::kReady || report->stuck || Gone(p.worker)) return;
+    const WorkerState& s = report->state;
+    if (s.word.generation == Generation(0) || s.word.state == WordState::kTorn) return;
+    const bool shown =
+        (s.frozen == p_.generation && InLineage(s.holding, p_.history)) || s.verified.generation == p_.generation;
+    const bool blamed = faulted_.count(p.worker) || distrusted_.count(p.worker);
+    safe |= shown && CameBack(s, p_.generation) && !blamed && Heard(*NodeOf(p));
+    still |= p.worker == kept_;
+    if (first == Incarnation()) first = p.worker;
+  };
+  for (const Placement& p : p_.ranks) look(p);
+  for (const Placement& p : p_.leaving) look(p);
+  if (safe) {
+    kept_ = Incarnation();
+  } else if (!still && first != Incarnation()) {
+    kept_ = first;
+    kept_since_ = now_;
+  }
+  others_expendable_ = safe || kept_ != Incarnation();
+}
+
+// Every rank that could have taken a copy from it has one, or is late as well: it cannot make room by itself.
+void Coordinator::Impl::DetectKept() {
+  if (p_.phase != JobPhase::kRunning || kept_ == Incarnation()) return;
+  for (const Placement& p : p_.ranks) {
+    if (p.worker != kept_) continue;
+    const WorkerReport* report = ReportOf(p);
+    const bool inside = report && report->state.position == Position::kInCollective;
+    const Time due = kept_since_ + (inside ? T().collective : T().park) + T().heartbeat;
+    if (now_ < due) return Want(due);
+    Fault fault{p.node, p.rank, p.worker,
+                inside ? "it has not come out of its collective" : "it has not come to its next step"};
+    fault.reason += ", and holds the last copy of the state";
+    fault.answers = fault.in_place = true;
+    return Open({fault}, fault.reason);
+  }
+}
+
+}  // namespace locum
