@@ -170,97 +170,120 @@ Result<std::unique_ptr<Store>> Store::OpenToRead(const std::string& dir) {
   return store;
 }
 
-Result<std::optional<PersistentState>> Store::Load() {
-  LOCUM_RETURN_IF_ERROR(Exec("BEGIN"));
-  struct End {
-    sqlite3* db;
-    ~End() { sqlite3_exec(db, "COMMIT", nullptr, nullptr, nullptr); }
-  } end{db_};
-  auto corrupt = [&](const std::string& what) {
-    return Corrupt(path_ + ": " + what + "; the store is damaged; choose another --dir");
-  };
+Status Store::Damaged(const std::string& what) const {
+  return Corrupt(path_ + ": " + what + "; the store is damaged; choose another --dir");
+}
 
-  PersistentState state;
+// False: there is no job yet.
+Result<bool> Store::LoadJob(PersistentState* state) {
   Statement job(db_,
                 "SELECT job, nodes, spares, workers_per_node, seed, term, cluster, phase, generation, recovery_step,"
                 " recovery_fixed, exit_status, reason, adopts, worker_to_spare FROM job");
   if (!job.Row()) {
     if (!job.ok()) return Error("cannot read the job");
-    return std::optional<PersistentState>();
+    return false;
   }
-  state.spec.job = job.Text(0);
+  state->spec.job = job.Text(0);
   for (int column : {1, 2, 3}) {
-    if (job.Int(column) < 0 || job.Int(column) > 1000000) return corrupt("a count of nodes or workers is out of range");
+    if (job.Int(column) < 0 || job.Int(column) > 1000000) {
+      return Damaged("a count of nodes or workers is out of range");
+    }
   }
-  state.spec.nodes = static_cast<uint32_t>(job.Int(1));
-  state.spec.spares = static_cast<uint32_t>(job.Int(2));
-  state.spec.workers_per_node = static_cast<uint32_t>(job.Int(3));
-  state.spec.seed = job.U64(4);
-  state.term = Term(job.U64(5));
-  state.cluster = Incarnation(job.U64(6));
-  if (!FindName(kPhases, job.Text(7), &state.phase)) return corrupt("unknown job phase '" + job.Text(7) + "'");
-  if (job.U64(8) > kMaxGeneration || job.U64(9) > kMaxStep) return corrupt("generation or step is out of range");
-  state.generation = Generation(job.U64(8));
-  state.recovery_step = locum::Step(job.U64(9));
-  state.recovery_fixed = job.Int(10) != 0;
-  state.exit_status = static_cast<int>(job.Int(11));
-  state.reason = job.Text(12);
-  state.adopts = Incarnation(job.U64(13));
-  state.spec.worker_to_spare = job.Int(14) != 0;
+  state->spec.nodes = static_cast<uint32_t>(job.Int(1));
+  state->spec.spares = static_cast<uint32_t>(job.Int(2));
+  state->spec.workers_per_node = static_cast<uint32_t>(job.Int(3));
+  state->spec.seed = job.U64(4);
+  state->term = Term(job.U64(5));
+  state->cluster = Incarnation(job.U64(6));
+  if (!FindName(kPhases, job.Text(7), &state->phase)) return Damaged("unknown job phase '" + job.Text(7) + "'");
+  if (job.U64(8) > kMaxGeneration || job.U64(9) > kMaxStep) return Damaged("generation or step is out of range");
+  state->generation = Generation(job.U64(8));
+  state->recovery_step = locum::Step(job.U64(9));
+  state->recovery_fixed = job.Int(10) != 0;
+  state->exit_status = static_cast<int>(job.Int(11));
+  state->reason = job.Text(12);
+  state->adopts = Incarnation(job.U64(13));
+  state->spec.worker_to_spare = job.Int(14) != 0;
 
   Statement command(db_, "SELECT word FROM command ORDER BY position");
-  while (command.Row()) state.spec.command.push_back(command.Text(0));
+  while (command.Row()) state->spec.command.push_back(command.Text(0));
+  if (!command.ok()) return Error("cannot read the command");
+  return true;
+}
 
+Status Store::LoadLimits(JobSpec* spec) {
   std::set<std::string> missing;
   for (const TimeoutField& t : kTimeouts) missing.insert(t.name);
   Statement timeouts(db_, "SELECT name, ns FROM timeouts");
   while (timeouts.Row()) {
     for (const TimeoutField& t : kTimeouts) {
       if (timeouts.Text(0) != t.name) continue;
-      state.spec.timeouts.*t.field = Duration(timeouts.Int(1));
+      spec->timeouts.*t.field = Duration(timeouts.Int(1));
       missing.erase(t.name);
     }
   }
-  if (!missing.empty()) return corrupt("the time-out '" + *missing.begin() + "' is missing");
+  if (!timeouts.ok()) return Error("cannot read the time-outs");
+  if (!missing.empty()) return Damaged("the time-out '" + *missing.begin() + "' is missing");
   Statement limits(db_, "SELECT restarts, recoveries, window_ns FROM limits");
-  if (!limits.Row()) return corrupt("the limits are missing");
+  if (!limits.Row()) return limits.ok() ? Damaged("the limits are missing") : Error("cannot read the limits");
   for (int column : {0, 1}) {
-    if (limits.Int(column) < 0 || limits.Int(column) > UINT32_MAX) return corrupt("a limit is out of range");
+    if (limits.Int(column) < 0 || limits.Int(column) > UINT32_MAX) return Damaged("a limit is out of range");
   }
-  state.spec.limits = {static_cast<uint32_t>(limits.Int(0)), static_cast<uint32_t>(limits.Int(1)),
-                       Duration(limits.Int(2))};
+  spec->limits = {static_cast<uint32_t>(limits.Int(0)), static_cast<uint32_t>(limits.Int(1)), Duration(limits.Int(2))};
+  return OkStatus();
+}
 
-  bool in_range = true;
-  const auto placements = [&](Statement& rows, std::vector<Placement>* out) {
+Status Store::LoadPlacements(PersistentState* state) {
+  bool in_range = true, read = true;
+  const auto placements = [&](const char* query, std::vector<Placement>* out) {
+    Statement rows(db_, query);
     while (rows.Row()) {
       in_range &= rows.Int(0) >= 0 && rows.Int(0) < UINT32_MAX && rows.Int(3) >= 0 && rows.Int(3) <= 1000000;
       out->push_back({Rank(static_cast<uint32_t>(rows.Int(0))), rows.Text(1), rows.Text(2),
                       Slot(static_cast<uint32_t>(rows.Int(3))), Incarnation(rows.U64(4))});
     }
+    read &= rows.ok();
   };
-  Statement ranks(db_, "SELECT rank, node, home, slot, worker FROM ranks ORDER BY rank");
-  placements(ranks, &state.ranks);
-  Statement leaving(db_, "SELECT rank, node, home, slot, worker FROM leaving ORDER BY position");
-  placements(leaving, &state.leaving);
+  placements("SELECT rank, node, home, slot, worker FROM ranks ORDER BY rank", &state->ranks);
+  placements("SELECT rank, node, home, slot, worker FROM leaving ORDER BY position", &state->leaving);
   Statement history(db_, "SELECT generation, step FROM history ORDER BY generation");
   while (history.Row()) {
     in_range &= history.U64(0) <= kMaxGeneration && history.U64(1) <= kMaxStep;
-    state.history.push_back({Generation(history.U64(0)), Step(history.U64(1))});
+    state->history.push_back({Generation(history.U64(0)), Step(history.U64(1))});
   }
-  if (!in_range) return corrupt("a rank, slot, generation or step is out of range");
+  if (!read || !history.ok()) return Error("cannot read the placement");
+  if (!in_range) return Damaged("a rank, slot, generation or step is out of range");
+  return OkStatus();
+}
+
+Status Store::LoadNodes(std::vector<PersistentNode>* out) {
   Statement nodes(db_, "SELECT name, state, role, keeper, reason FROM nodes ORDER BY name");
   while (nodes.Row()) {
-    PersistentNode& node = state.nodes.emplace_back();
+    PersistentNode& node = out->emplace_back();
     node.name = nodes.Text(0);
-    if (!FindName(kNodeStates, nodes.Text(1), &node.state))
-      return corrupt("unknown node state '" + nodes.Text(1) + "'");
-    if (!FindName(kRoles, nodes.Text(2), &node.role)) return corrupt("unknown role '" + nodes.Text(2) + "'");
+    if (!FindName(kNodeStates, nodes.Text(1), &node.state)) {
+      return Damaged("unknown node state '" + nodes.Text(1) + "'");
+    }
+    if (!FindName(kRoles, nodes.Text(2), &node.role)) return Damaged("unknown role '" + nodes.Text(2) + "'");
     node.keeper = Incarnation(nodes.U64(3));
     node.reason = nodes.Text(4);
   }
-  for (const Statement* s : {&command, &timeouts, &ranks, &leaving, &history, &nodes}) {
-    if (!s->ok()) return Error("cannot read the state");
-  }
+  return nodes.ok() ? OkStatus() : Error("cannot read the nodes");
+}
+
+Result<std::optional<PersistentState>> Store::Load() {
+  LOCUM_RETURN_IF_ERROR(Exec("BEGIN"));
+  struct End {
+    sqlite3* db;
+    ~End() { sqlite3_exec(db, "COMMIT", nullptr, nullptr, nullptr); }
+  } end{db_};
+  PersistentState state;
+  const auto there = LoadJob(&state);
+  if (!there.ok()) return there.status();
+  if (!*there) return std::optional<PersistentState>();
+  LOCUM_RETURN_IF_ERROR(LoadLimits(&state.spec));
+  LOCUM_RETURN_IF_ERROR(LoadPlacements(&state));
+  LOCUM_RETURN_IF_ERROR(LoadNodes(&state.nodes));
   return std::optional<PersistentState>(std::move(state));
 }
 

@@ -36,8 +36,13 @@ class Store {
   Store(sqlite3* db, std::string path) : db_(db), path_(std::move(path)) {}
   Status Check(bool may_create);
   Status FollowFile();
+  Result<bool> LoadJob(PersistentState* state);
+  Status LoadLimits(JobSpec* spec);
+  Status LoadPlacements(PersistentState* state);
+  Status LoadNodes(std::vector<PersistentNode>* nodes);
   Status Exec(const char* sql);
   Status Error(const std::string& what) const;
+  Status Damaged(const std::string& what) const;
   sqlite3* db_;
   std::string path_;
 };
