@@ -122,6 +122,7 @@ class Script {
     JobSpec spec;
     spec.job = "job";
     spec.command = {"train"};
+    spec.timeouts.heartbeat = std::chrono::milliseconds(500);  // scripts wait for steps that a report shows
     Options options;
     options.jitter = false;
     std::string word;

@@ -152,7 +152,7 @@ struct Usage {
 // A collective that lasts this long may be one that stands still.
 inline constexpr Duration kWaitsAfter = std::chrono::milliseconds(50);
 // A node reports that much more often while training stands still.
-inline constexpr int kQuicker = 5;
+inline constexpr int kQuicker = 10;
 
 struct NodeHello {
   std::string name;

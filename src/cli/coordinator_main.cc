@@ -289,8 +289,12 @@ CoordinatorPorts Session::MakePorts() {
     if (inputs_ != nullptr) EndInputs(inputs_->Flush());
     FlushEvents();
     // Without anything new once a second, so that what a dead coordinator leaves is not old.
-    if (Now() >= snapshot_at_ + (snapshot_due_ ? Duration(0) : Duration(std::chrono::seconds(1)))) WriteSnapshot();
+    const auto due = [this] {
+      return snapshot_at_ + (snapshot_due_ ? Duration(0) : Duration(std::chrono::seconds(1)));
+    };
+    if (Now() >= due()) WriteSnapshot();
     TellRoom();
+    return due();
   };
   return ports;
 }

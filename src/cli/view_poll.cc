@@ -6,7 +6,7 @@
 
 namespace locum {
 namespace {
-constexpr auto kPause = std::chrono::milliseconds(200);
+constexpr auto kPause = std::chrono::seconds(1);  // no news comes more often, but events, which hurry
 }
 
 ViewPoll::ViewPoll(std::string address, std::string token)

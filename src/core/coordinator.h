@@ -21,7 +21,7 @@ namespace locum {
 
 struct Timeouts {
   // A node reports at least this often, and what changes at once; kQuicker times as often while training stands still.
-  Duration heartbeat = std::chrono::milliseconds(500);
+  Duration heartbeat = std::chrono::seconds(1);
   Duration silence = std::chrono::milliseconds(700);  // while training stands still; a silent node is failed then
   Duration lost_stream_grace =
       std::chrono::milliseconds(15);  // lost stream + broken collective: how long to wait for other evidence

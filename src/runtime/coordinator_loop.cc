@@ -44,15 +44,17 @@ CoordinatorLoop::Outcome CoordinatorLoop::Run() {
 
 void CoordinatorLoop::WaitForWork() {
   std::unique_lock lock(mutex_);
-  Duration limit = std::clamp(wake_ - clock_(), Duration(0), kBeat);
-  work_.wait_for(lock, limit, [&] { return !events_.empty() || !views_.empty() || stop_.has_value(); });
+  const Time now = clock_();
+  const Duration next = std::min({wake_, idle_at_, retry_at_}) - now;
+  planned_ = std::clamp(next, Duration(0), wake_ - now < kNear ? kBeat : kCalmBeat);
+  work_.wait_for(lock, planned_, [&] { return !events_.empty() || !views_.empty() || stop_.has_value(); });
 }
 
 void CoordinatorLoop::Turn() {
   Time now = clock_();
   Duration gap = now - last_turn_;
   last_turn_ = now;
-  if (gap > kLongestGap) Tell(Paused{gap});
+  if (gap > planned_ + kLongestGap) Tell(Paused{gap});
 
   // What is there now; what arrives meanwhile waits for the next turn, so that timers are not starved.
   std::deque<Posted> events;
@@ -87,7 +89,7 @@ void CoordinatorLoop::Turn() {
     std::lock_guard lock(mutex_);
     idle = events_.empty();
   }
-  if (idle && ports_.idle) ports_.idle();
+  if (idle && ports_.idle) idle_at_ = ports_.idle();
 }
 
 void CoordinatorLoop::Tell(const Event& event) {

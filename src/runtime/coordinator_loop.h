@@ -25,9 +25,13 @@ namespace locum {
 
 inline constexpr size_t kMaxQueuedEvents = 16384;
 inline constexpr size_t kMaxQueuedViews = 64;
-inline constexpr Duration kBeat = std::chrono::milliseconds(50);         // the loop turns at least this often
-inline constexpr Duration kStoreRetry = std::chrono::seconds(1);         // after a Persist that failed
-inline constexpr Duration kLongestGap = std::chrono::milliseconds(300);  // a turn that took longer was a pause
+inline constexpr Duration kBeat =
+    std::chrono::milliseconds(50);  // the loop turns at least this often while a time-out is near
+inline constexpr Duration kNear = std::chrono::seconds(1);
+inline constexpr Duration kCalmBeat = std::chrono::milliseconds(500);  // and this often while none is
+inline constexpr Duration kStoreRetry = std::chrono::seconds(1);       // after a Persist that failed
+inline constexpr Duration kLongestGap =
+    std::chrono::milliseconds(300);  // a turn that took longer than planned by this was a pause
 
 // The decisions: class Coordinator, or what a test or a replay puts in its place.
 struct CoordinatorCore {
@@ -45,8 +49,8 @@ struct CoordinatorPorts {
   std::function<void(const Answer&)> answer;
   // After the actions of an input were executed.
   std::function<void(Time, const Event&, const std::vector<Action>&)> input;
-  // The queue is empty: a good moment to write what was only collected.
-  std::function<void()> idle;
+  // The queue is empty: a good moment to write what was only collected. Returns when it wants to be called again.
+  std::function<Time()> idle;
 };
 
 class CoordinatorLoop {
@@ -97,6 +101,8 @@ class CoordinatorLoop {
   // Of the loop's thread.
   Time wake_ = kNever;
   Time last_turn_;
+  Time idle_at_ = kNever;
+  Duration planned_{};  // how long the loop meant to wait at most
   std::optional<Outcome> outcome_;
   Withheld withheld_;
   Time retry_at_ = kNever;

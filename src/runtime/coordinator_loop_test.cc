@@ -95,6 +95,7 @@ struct StoreFails : ::testing::Test {
     ports.order = [this](const SendOrder& o) { script.done.push_back("order " + std::to_string(o.stream)); };
     ports.idle = [this] {
       if (at_idle) at_idle();
+      return Time{now_ns} + kBeat;
     };
   }
   CoordinatorLoop& Loop() {

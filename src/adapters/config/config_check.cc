@@ -8,15 +8,19 @@ class Checker {
  public:
   explicit Checker(const Config& config) : config_(config) {}
 
-  // `longer` must be at least `factor` times `shorter`.
-  void AtLeast(const char* longer, Duration a, const char* shorter, Duration b, int factor, const char* why) {
-    if (!error_.ok() || a >= b * factor) return;
+  // `longer` must be at least `shorter`.
+  void AtLeast(const char* longer, Duration a, const char* shorter, Duration b, const char* why) {
+    AtLeast(longer, a, "", shorter, b, b, why);
+  }
+  // `longer` must be at least `needed`, which is `part` of `shorter`.
+  void AtLeast(const char* longer, Duration a, const char* part, const char* shorter, Duration b, Duration needed,
+               const char* why) {
+    if (!error_.ok() || a >= needed) return;
     // The complaint goes to a value that was set; a default is at fault only when both are.
     const char* blamed = config_.Has(longer) || !config_.Has(shorter) ? longer : shorter;
-    std::string need = factor == 1 ? "" : std::to_string(factor) + " times ";
     error_ = Invalid(Where(blamed) + blamed + ": " + longer + " (" + FormatDuration(a) + Origin(longer) +
-                     ") must be at least " + need + shorter + " (" + FormatDuration(b) + Origin(shorter) + "): " + why +
-                     "; in the config file (--config) set " + longer + " to " + FormatDuration(b * factor) +
+                     ") must be at least " + part + shorter + " (" + FormatDuration(b) + Origin(shorter) + "): " + why +
+                     "; in the config file (--config) set " + longer + " to " + FormatDuration(needed) +
                      " or more, or lower " + shorter);
   }
   void Positive(const char* key, Duration a) {
@@ -50,23 +54,23 @@ Status CheckConfig(const Config& config) {
   check.Positive("timeouts.hang", t.hang);
   check.Positive("timeouts.finish", t.finish);
   check.Positive("timeouts.adopt", t.adopt);
-  check.AtLeast("timeouts.silence", t.silence, "timeouts.heartbeat", t.heartbeat, 1,
-                "a node whose report is late once would look dead");
-  check.AtLeast("timeouts.culprit_grace", t.culprit_grace, "timeouts.lost_stream_grace", t.lost_stream_grace, 1,
+  check.AtLeast("timeouts.silence", t.silence, "half of ", "timeouts.heartbeat", t.heartbeat, t.heartbeat / 2,
+                "a node whose reports are late a few times would look dead");
+  check.AtLeast("timeouts.culprit_grace", t.culprit_grace, "timeouts.lost_stream_grace", t.lost_stream_grace,
                 "the same members would be tried again before a lost node is failed");
-  check.AtLeast("timeouts.park", t.park, "timeouts.collective", t.collective, 1,
+  check.AtLeast("timeouts.park", t.park, "timeouts.collective", t.collective,
                 "a rank could be killed for not parking while it may still leave its collective");
-  check.AtLeast("timeouts.join", t.join, "timeouts.gather", t.gather, 1,
+  check.AtLeast("timeouts.join", t.join, "timeouts.gather", t.gather,
                 "the start would be given up while it still waits for spares");
-  check.AtLeast("timeouts.collective", t.collective, "timeouts.culprit_grace", t.culprit_grace, 1,
+  check.AtLeast("timeouts.collective", t.collective, "timeouts.culprit_grace", t.culprit_grace,
                 "a rank could be killed before it is known who failed");
-  check.AtLeast("timeouts.adopt", t.adopt, "timeouts.silence", t.silence, 1,
+  check.AtLeast("timeouts.adopt", t.adopt, "timeouts.silence", t.silence,
                 "a new coordinator would give nodes up before they can come back");
-  check.AtLeast("timeouts.hang", t.hang, "timeouts.silence", t.silence, 1,
+  check.AtLeast("timeouts.hang", t.hang, "timeouts.silence", t.silence,
                 "a rank would count as hung before its node counts as silent");
-  check.AtLeast("timeouts.finish", t.finish, "timeouts.grace", t.grace, 1,
+  check.AtLeast("timeouts.finish", t.finish, "timeouts.grace", t.grace,
                 "the end would be given up while workers still have time to leave");
-  check.AtLeast("run.restart_delay_max", config.restart_delay_max, "run.restart_delay", config.restart_delay, 1,
+  check.AtLeast("run.restart_delay_max", config.restart_delay_max, "run.restart_delay", config.restart_delay,
                 "the delay grows up to it");
   if (config.Has("coordinator.listen") && config.Has("coordinator.interface")) {
     check.Fail("coordinator.interface", "is set together with coordinator.listen, which names the address already");

@@ -16,6 +16,7 @@ std::shared_ptr<::grpc::Channel> MakeChannel(const std::string& address) {
   args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 3000);
   args.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  args.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);  // a ping for every message, to size windows that small messages never fill
   args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // a cluster's own port is never behind a web proxy
   args.SetMaxReceiveMessageSize(kMaxMessageBytes);
   args.SetMaxSendMessageSize(kMaxMessageBytes);
