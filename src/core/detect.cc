@@ -92,6 +92,8 @@ void Coordinator::Impl::DetectWorkers() {
       fault.reason = "the worker ended: " + (report->exit ? report->exit->what : std::string("gone"));
       const bool well = report->exit && report->exit->status == 0 && report->exit->signal == 0;
       if (well && !report->exit->stopped) fault.reason += " without locum_finish";
+      // What it reported last may come together with its end.
+      if (!report->state.error.empty()) fault.reason += "; it had reported: " + report->state.error;
     } else if (report && report->stuck) {
       fault.reason = kStuck;
       fault.in_place = false;

@@ -318,6 +318,18 @@ TEST_F(NodeScript, StateThatChanged_IsReportedAtOnce) {
   EXPECT_EQ(Count<SendReport>(), 0);
 }
 
+TEST_F(NodeScript, TornState_IsReportedTogetherWithItsReason) {
+  Incarnation id = ReadyWorker();
+  Page(id, Word{Generation(1), locum::Step(5), WordState::kTorn}, Position::kComputing);
+  Pass(milliseconds(100));
+  EXPECT_EQ(last.workers[0].state.word.state, WordState::kUpdating);
+  WorkerState state;
+  state.error = "not finite";
+  Do(WorkerSaid{id, state});
+  EXPECT_EQ(last.workers[0].state.word.state, WordState::kTorn);
+  EXPECT_EQ(last.workers[0].state.error, "not finite");
+}
+
 TEST_F(NodeScript, HeartbeatOfNothing_DoesNotSpin) {
   Hello();
   Welcome welcome = MakeWelcome();

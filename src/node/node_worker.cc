@@ -29,6 +29,9 @@ WorkerReport Worker::Report() const {
   if (said) report.state = *said;
   if (page) {
     report.state.word = page->word;
+    // The page is quicker than the worker's word. The reason was sent before the page said torn, so it is on its way.
+    const bool heard = said && (!said->error.empty() || said->word.state == WordState::kTorn);
+    if (Alive() && page->word.state == WordState::kTorn && !heard) report.state.word.state = WordState::kUpdating;
     report.state.position = page->position;
     report.state.stop_at = page->stop_at;
     report.state.starting = page->starting;
