@@ -116,7 +116,9 @@ class Round:
             self.status = status
             steps = [r["step"] for r in status["ranks"]]
             if status["job"]["state"] == "running" and steps and max(steps) - min(steps) <= 1:
-                self.holders = {r["worker_pid"]: harness.start_time(r["worker_pid"]) for r in status["ranks"]}
+                still = {pid for _, pid, _ in self.stopped}
+                self.holders = {r["worker_pid"]: harness.start_time(r["worker_pid"]) for r in status["ranks"]
+                                if r["worker_pid"] not in still}
         return self.status
 
     def alive(self, gone=()):

@@ -69,7 +69,7 @@ TEST_F(Command, BadConfig_NamesFileLineAndReason) {
          "c.toml:3: unknown key 'job.spare'; did you mean 'job.spares'?");
   std::ofstream(Path("c.toml")) << "[job]\ncommand = [1]\n";
   Expect({"run", "--config", "c.toml"}, 2, "c.toml:2: job.command: must be a list of texts");
-  std::ofstream(Path("c.toml")) << "[timeouts]\nheartbeat = \"1s\"\n";
+  std::ofstream(Path("c.toml")) << "[timeouts]\nheartbeat = \"2s\"\n";
   Expect({"run", "--config", "c.toml", "--", "true"}, 2, "c.toml:2: timeouts.heartbeat: ");
   Expect({"run", "--config", "absent.toml", "--", "true"}, 2, "cannot open the config file absent.toml");
 }
