@@ -73,9 +73,7 @@ class Trainer {
   Text text_;
   State state_;
   Model model_;
-  // Steps that this process has committed, and when the first and the last of them were.
-  uint64_t counted_ = 0;
-  std::chrono::steady_clock::time_point counted_since_, counted_until_;
+  std::vector<std::chrono::steady_clock::time_point> ends_;  // when steps that this process made had ended
   // All gradients and the loss, in the layout of the parameters; what is reduced. Shared with a running collective.
   std::shared_ptr<float> bucket_;
   std::unique_ptr<Group> group_;
@@ -161,8 +159,7 @@ void Trainer::Update(const Step& step) {
 
 void Trainer::Count() {
   const auto now = std::chrono::steady_clock::now();
-  if (counted_++ == 0) counted_since_ = now;
-  counted_until_ = now;
+  ends_.push_back(now);
 }
 
 void Trainer::Run() {
@@ -209,9 +206,13 @@ void Trainer::Report() {
   const double bit = std::log(2.0);
   std::printf("held-out loss %.4f (%.3f bits per byte); the text's byte frequencies alone: %.4f (%.3f bits)\n", loss,
               loss / bit, entropy, entropy / bit);
-  if (counted_ > 1) {
-    std::printf("%" PRIu64 " steps after the first in %.6f s here\n", counted_ - 1,
-                std::chrono::duration<double>(counted_until_ - counted_since_).count());
+  if (ends_.size() > 1) {
+    std::vector<double> times;
+    for (size_t i = 1; i < ends_.size(); ++i)
+      times.push_back(std::chrono::duration<double>(ends_[i] - ends_[i - 1]).count());
+    std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
+    std::printf("%zu steps after the first in %.6f s here, median %.6f s\n", times.size(),
+                std::chrono::duration<double>(ends_.back() - ends_.front()).count(), times[times.size() / 2]);
   }
   std::printf("sample:\n%s\n", Sample(model_, kPrompt, kSampleBytes, Mix(flags_.seed)).c_str());
   std::printf("final step=%" PRIu64 " loss=%.9g state=%016" PRIx64 "\n", flags_.steps, loss, state_.Hash());
