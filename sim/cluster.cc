@@ -62,8 +62,8 @@ bool Cluster::StateLost() const {
 uint32_t Cluster::StateHolders() const {
   std::set<std::string> holders;
   for (const auto& w : all_workers_) {
-    const bool holds =
-        w->alive && w->state.word.generation == newest_running_ && w->state.word.state != WordState::kTorn;
+    const bool holds = w->alive && w->state.word.generation == newest_running_ &&
+                       w->state.word.state != WordState::kTorn && w->asleep_since == kNever && !w->deaf;
     if (holds && w->node->up && !w->node->Unreached()) holders.insert(w->node->name);
   }
   return static_cast<uint32_t>(holders.size());

@@ -59,6 +59,7 @@ class Cluster {
   void TearWorker(Rank rank);                  // its next update fails half-way
   void StopWorker(Rank rank);                  // it decides by itself that the state it holds is the last
   void HangWorker(Rank rank);                  // its trainer does nothing any more; the library answers
+  void SleepWorker(Rank rank);                 // its process does not run any more
   void DeafenWorker(Rank rank);                // its trainer does not leave a collective that breaks
   void BreakWorker(Rank rank);                 // its next collective breaks, and nobody died
   void SpoilWorker(Rank rank);                 // its state is changed behind everyone's back
@@ -84,7 +85,7 @@ class Cluster {
   bool coordinator_up() const { return core_ != nullptr; }
   const std::vector<TimedNote>& notes() const { return notes_; }
   const std::vector<std::string>& violations() const { return violations_; }
-  uint32_t StateHolders() const;  // reachable nodes with a live worker that does
+  uint32_t StateHolders() const;  // reachable nodes with a worker that does and answers
   bool StateLost() const;         // no live worker holds a state that counts
   std::string Describe() const;   // every node and worker, for a person
   std::vector<std::string> NodeNames() const;
@@ -133,6 +134,7 @@ class Cluster {
     bool pulling = false;
     bool stuck = false;
     bool deaf = false;
+    Time asleep_since = kNever;
     bool break_next = false;
     Time unparked_since = kNever;  // frozen, and the trainer has not come back
     Time collective_since{};

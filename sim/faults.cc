@@ -85,7 +85,7 @@ class Run {
     const bool running = up && cluster_.View().phase == JobPhase::kRunning && Holders() >= 2;
     if (up && cluster_.View().phase == JobPhase::kGathering) (void)cluster_.Adopt();
     const Rank rank = up ? RandomRank() : Rank(0);
-    switch (random_.Below(17)) {
+    switch (random_.Below(18)) {
       case 0:
       case 1:
         if (running && cluster_.NodeUp(name)) cluster_.KillNode(name);
@@ -136,6 +136,9 @@ class Run {
         break;
       case 14:
         if (running && random_.OneIn(8)) cluster_.StickWorker(rank);
+        break;
+      case 17:
+        if (running && random_.OneIn(2)) cluster_.SleepWorker(rank);
         break;
       case 16:
         if (running) cluster_.DeafenWorker(rank);

@@ -202,6 +202,14 @@ void Cluster::HangWorker(Rank rank) {
   }
 }
 
+void Cluster::SleepWorker(Rank rank) {
+  for (const auto& worker : all_workers_) {
+    if (!worker->alive || worker->rank != rank || worker->asleep_since != kNever) continue;
+    ++worker->activity;
+    worker->asleep_since = now_;
+  }
+}
+
 void Cluster::DeafenWorker(Rank rank) {
   for (const auto& worker : all_workers_) {
     if (worker->alive && worker->rank == rank) worker->deaf = true;
@@ -238,6 +246,7 @@ void Cluster::SendReport(SimNode& node) {
     r.life = !worker->alive ? WorkerLife::kExited : worker->ready ? WorkerLife::kReady : WorkerLife::kStarting;
     r.stuck = worker->stuck;
     r.waits = Waits(*worker);
+    r.mute = worker->asleep_since != kNever && now_ >= worker->asleep_since + spec_.timeouts.freeze;
     node.reported_waiting |= r.waits;
     if (r.stuck) r.life = WorkerLife::kReady;
     r.state = worker->state;

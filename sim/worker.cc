@@ -52,6 +52,14 @@ void Cluster::BreakPeers(const Worker& dead) {
 }
 
 void Cluster::Apply(const std::shared_ptr<Worker>& w) {
+  if (w->asleep_since != kNever) {
+    if (w->order.mode != Mode::kFreeze && w->order.mode != Mode::kRecover) return;
+    After(spec_.timeouts.freeze, [this, w, g = w->order.generation] {
+      if (!w->alive || w->stuck || w->state.frozen >= g || w->order.generation != g) return;
+      EndWorker(*w, {0, 9, true, "killed by SIGKILL (did not answer the freeze)", ""});
+    });
+    return;
+  }
   const WorkerOrder& o = w->order;
   if (o.echo_nonce != 0 && w->state.echo.nonce != o.echo_nonce) {
     After(Delay(Ms(5)), [this, w, nonce = o.echo_nonce, id = o.echo_peer.worker] {
@@ -115,8 +123,8 @@ void Cluster::Freeze(const std::shared_ptr<Worker>& w) {
 // Its node ends a worker that does not come out of its collective, once another holds its state.
 void Cluster::WatchLateness(const std::shared_ptr<Worker>& w) {
   After(Ms(100), [this, w, since = w->unparked_since] {
-    if (!w->alive || w->unparked_since != since || w->stuck || !w->node->agent) return;
-    if (now_ < since + spec_.timeouts.collective || !w->order.expendable) return WatchLateness(w);
+    if (!w->alive || w->unparked_since != since || w->stuck) return;
+    if (!w->node->agent || now_ < since + spec_.timeouts.collective || !w->order.expendable) return WatchLateness(w);
     EndWorker(*w, {0, 9, true, "killed by SIGKILL (was still in its collective)", ""});
   });
 }
@@ -132,6 +140,7 @@ void Cluster::Park(const std::shared_ptr<Worker>& w) {
 }
 
 void Cluster::Break(const std::shared_ptr<Worker>& w, const std::string& why) {
+  if (w->asleep_since != kNever) return;
   if (w->deaf) {
     // The library has seen it, the trainer has not.
     w->state.broken = w->state.word.generation;

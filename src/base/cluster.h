@@ -133,6 +133,7 @@ struct WorkerReport {
   uint64_t log_offset = 0;  // size of the log when it was last told to run with a rank; 0 for the first generation
   std::string step_log;
   bool waits = false;   // its trainer has been in one collective for kWaitsAfter or longer
+  bool mute = false;    // its library has not answered its node for timeouts.freeze: the process does not run
   bool stuck = false;   // SIGKILL was sent and it does not end: the kernel holds it, and it will never run again
   bool joined = false;  // called locum_join
   friend bool operator==(const WorkerReport&, const WorkerReport&) = default;

@@ -78,6 +78,10 @@ void Coordinator::Impl::DetectIdle() {
 
 void Coordinator::Impl::DetectWorkers() {
   std::vector<Fault> faults;
+  const bool somebody_answers = std::any_of(p_.ranks.begin(), p_.ranks.end(), [&](const Placement& p) {
+    const WorkerReport* report = ReportOf(p);
+    return report && report->life == WorkerLife::kReady && !report->mute;
+  });
   for (const Placement& p : p_.ranks) {
     if (p.worker == Incarnation()) continue;
     const Node* node = NodeOf(p);
@@ -97,6 +101,9 @@ void Coordinator::Impl::DetectWorkers() {
     } else if (report && report->stuck) {
       fault.reason = kStuck;
       fault.in_place = false;
+    } else if (report && report->mute && somebody_answers && p_.phase != JobPhase::kFreezing) {
+      fault.reason = "it does not answer its node any more, while others wait for it";
+      fault.hung = true;
     } else if (proven_dead_.count(p.worker)) {
       fault.reason = "the node was started again";
       fault.in_place = false;

@@ -24,29 +24,35 @@ void Coordinator::Impl::ChooseKept() {
   }
   // Nearly always all are back long before this.
   if (const Time due = unsettled_since_ + std::min(T().collective, T().park) / 4; now_ < due) return Want(due);
-  Incarnation first;
-  bool still = false, safe = false;
+  Incarnation shown_by, may_hold;
+  bool kept_shown = false, kept_may_hold = false, safe = false;
   const auto look = [&](const Placement& p) {
     const WorkerReport* report = ReportOf(p);
-    if (!report || report->life != WorkerLife::kReady || report->stuck || Gone(p.worker)) return;
+    if (!report || report->life != WorkerLife::kReady || report->stuck || report->mute || Gone(p.worker)) return;
     const WorkerState& s = report->state;
     if (s.word.generation == Generation(0) || s.word.state == WordState::kTorn) return;
     const bool shown =
         (s.frozen == p_.generation && InLineage(s.holding, p_.history)) || s.verified.generation == p_.generation;
     const bool blamed = faulted_.count(p.worker) || distrusted_.count(p.worker);
     safe |= shown && CameBack(s, p_.generation) && !blamed && Heard(*NodeOf(p));
-    still |= p.worker == kept_;
-    if (first == Incarnation()) first = p.worker;
+    kept_may_hold |= p.worker == kept_;
+    kept_shown |= p.worker == kept_ && shown;
+    if (may_hold == Incarnation()) may_hold = p.worker;
+    if (shown_by == Incarnation() && shown) shown_by = p.worker;
   };
   for (const Placement& p : p_.ranks) look(p);
   for (const Placement& p : p_.leaving) look(p);
+  const Incarnation before = kept_;
   if (safe) {
     kept_ = Incarnation();
-  } else if (!still && first != Incarnation()) {
-    kept_ = first;
-    kept_since_ = now_;
+  } else if (shown_by != Incarnation()) {
+    kept_ = kept_shown ? kept_ : shown_by;
+  } else if (!kept_may_hold && may_hold != Incarnation()) {
+    kept_ = may_hold;
   }
-  others_expendable_ = safe || kept_ != Incarnation();
+  if (kept_ != before) kept_since_ = now_;
+  // What nobody has shown in this generation may be a process that does not run.
+  others_expendable_ = safe || shown_by != Incarnation();
 }
 
 // Every rank that could have taken a copy from it has one, or is late as well: it cannot make room by itself.

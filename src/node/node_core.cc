@@ -352,6 +352,9 @@ void NodeCore::WatchWorkers(Time now) {
       Generation broken = worker.page ? worker.page->word.generation : worker.said->word.generation;
       Do(Abort{id, broken});
     }
+    // While training stands still: does the process run at all?
+    const bool has_rank = worker.told && worker.told->rank != kNoRank;
+    if ((quick_ || worker.Waits(now)) && has_rank && worker.WantsAsking(now)) Do(AskAgain{id});
     std::string overdue = worker.Overdue(DeadlinesOf(*welcome_), now);
     if (!overdue.empty()) End(&worker, Duration(0), overdue);
   }

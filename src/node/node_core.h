@@ -236,6 +236,7 @@ class NodeCore {
   std::string refusal_;
   bool report_now_ = false;
   bool reported_waiting_ = false;
+  bool reported_mute_ = false;
   bool quick_ = false;  // the last order said so
   Time reported_at_{};
   Time report_at_ = kNever;

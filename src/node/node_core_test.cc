@@ -330,6 +330,28 @@ TEST_F(NodeScript, TornState_IsReportedTogetherWithItsReason) {
   EXPECT_EQ(last.workers[0].state.error, "not finite");
 }
 
+TEST_F(NodeScript, WorkerThatDoesNotRun_IsToldFromOneThatWaits) {
+  Incarnation id = ReadyWorker();
+  WorkerOrder run = To(id, Mode::kRun, 1);
+  run.rank = Rank(0);
+  Order({run});
+  Page(id, kRunning, Position::kInCollective);
+  Pass(milliseconds(60));
+  EXPECT_EQ(Count<AskAgain>(), 1);
+  Answer(id, 0, 0);
+  Pass(milliseconds(500));
+  EXPECT_EQ(Count<AskAgain>(), 0);
+  Pass(milliseconds(500));
+  EXPECT_EQ(Count<AskAgain>(), 1);
+  Pass(seconds(5) - milliseconds(1));
+  EXPECT_FALSE(last.workers[0].mute);
+  Pass(milliseconds(1));
+  EXPECT_TRUE(last.workers[0].mute);
+  Answer(id, 0, 0);
+  Pass(milliseconds(1));
+  EXPECT_FALSE(last.workers[0].mute);
+}
+
 TEST_F(NodeScript, HeartbeatOfNothing_DoesNotSpin) {
   Hello();
   Welcome welcome = MakeWelcome();

@@ -43,6 +43,7 @@ NodeReport NodeCore::Report(Time now) const {
     if (it == workers_.end()) continue;
     report.workers.push_back(it->second.Report());
     report.workers.back().waits = it->second.Alive() && it->second.Waits(now);
+    report.workers.back().mute = it->second.Alive() && it->second.Mute(welcome_->freeze_deadline, now);
   }
   return report;
 }
@@ -51,13 +52,17 @@ void NodeCore::ReportIfDue(Time now) {
   if (!link_up_) return;
   const bool waits = std::any_of(workers_.begin(), workers_.end(),
                                  [&](const auto& w) { return w.second.Alive() && w.second.Waits(now); });
-  report_now_ |= waits != reported_waiting_;
+  const bool mute = std::any_of(workers_.begin(), workers_.end(), [&](const auto& w) {
+    return w.second.Alive() && w.second.Mute(welcome_->freeze_deadline, now);
+  });
+  report_now_ |= waits != reported_waiting_ || mute != reported_mute_;
   const bool quick = quick_ || waits;
   const Duration pause = quick ? std::max(welcome_->heartbeat / kQuicker, kFastestHeartbeat) : welcome_->heartbeat;
   report_at_ = std::min(report_at_, reported_at_ + pause);
   if (!report_now_ && now < report_at_) return;
   report_now_ = false;
   reported_waiting_ = waits;
+  reported_mute_ = mute;
   reported_at_ = now;
   report_at_ = now + pause;
   Do(SendReport{Report(now)});

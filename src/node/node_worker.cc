@@ -6,6 +6,7 @@ namespace locum::node {
 namespace {
 
 constexpr Duration kLookAgain = std::chrono::milliseconds(100);
+constexpr Duration kAskPause = std::chrono::seconds(1);
 
 std::string Millis(Duration d) { return std::to_string(d.count() / 1'000'000) + " ms"; }
 
@@ -61,8 +62,16 @@ void Worker::Read(const PageReading& reading, Time now) {
   page = reading;
 }
 
+bool Worker::WantsAsking(Time now) {
+  if (!Alive() || !ready || asked_at != kNever || now < ask_again) return false;
+  asked_at = now;
+  ask_again = now + kAskPause;
+  return true;
+}
+
 void Worker::Said(const WorkerState& state) {
   said = state;
+  asked_at = kNever;
   if (FreezeAnswered()) freeze_since = kNever;
   // Only this is proof that the trainer's thread has come to wait for this generation. The page may show that it was
   // parked for an earlier one, and it may be let out of there before the freeze reaches the worker. A word that is

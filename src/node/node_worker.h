@@ -39,6 +39,9 @@ struct Worker {
   Time unparked_since = kNever;  // when it was first ordered to, and has not parked since
   Generation aborted;            // the newest freeze for which its program was told to abort
 
+  Time asked_at = kNever;  // whether its library answers, and has not heard an answer since
+  Time ask_again{};
+
   bool saving_stacks = false;  // it hangs; it is ended when they are saved, or at `gone_by`
   bool stopping = false;
   Duration stop_grace{};
@@ -54,6 +57,9 @@ struct Worker {
   // Takes what its page shows.
   void Read(const PageReading& reading, Time now);
   bool Waits(Time now) const { return collective_since != kNever && now >= collective_since + kWaitsAfter; }
+  // Whether it should be asked now for a sign of life; true once per question.
+  bool WantsAsking(Time now);
+  bool Mute(Duration patience, Time now) const { return asked_at != kNever && now >= asked_at + patience; }
   // Takes what it says.
   void Said(const WorkerState& state);
   // Whether the trainer's thread should be broken out of its collective now; true once per freeze.

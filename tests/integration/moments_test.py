@@ -151,6 +151,13 @@ class Moments(Base):
             self.check_end(cluster)
             self.assertEqual(cluster.events("fault_detected"), [])
 
+    def test_stopped_for_ever_in_its_collective(self):
+        """All wait, so nobody holds the others up; its node tells that it does not answer."""
+        with self.cluster(f"1:{MIDDLE}:collective:stop", config='[timeouts]\nfreeze = "1s"\n') as cluster:
+            self.check_end(cluster, 1)
+            fault, = cluster.events("fault_detected")
+            self.assertIn("does not answer its node", fault["reason"])
+
     def test_survivor_that_never_leaves_its_collective(self):
         """It is killed by its node when timeouts.collective has passed, and started again in its place as well."""
         with self.cluster(f"1:{MIDDLE}:forward:kill", "--deaf", 2, config='[timeouts]\ncollective = "500ms"\n') as cluster:

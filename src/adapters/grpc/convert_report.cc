@@ -191,6 +191,7 @@ void Put(const WorkerReport& in, wire::WorkerReport* out) {
   out->set_step_log(in.step_log);
   out->set_stuck(in.stuck);
   out->set_waits(in.waits);
+  out->set_mute(in.mute);
   out->set_joined(in.joined);
 }
 
@@ -210,6 +211,7 @@ void Take(const wire::WorkerReport& in, WorkerReport* out, WireCheck& check) {
   out->step_log = check.Text(in.step_log(), "worker.step_log");
   out->stuck = in.stuck();
   out->waits = in.waits();
+  out->mute = in.mute();
   out->joined = in.joined();
 }
 

@@ -73,6 +73,7 @@ class Maker {
     r.joined = Bool();
     r.stuck = Bool();
     r.waits = Bool();
+    r.mute = Bool();
     if (Bool()) r.exit = WorkerExit{static_cast<int32_t>(Any()), Pid(), Bool(), Text(), Text()};
     return r;
   }
