@@ -214,8 +214,9 @@ bool Coordinator::Impl::SomeoneWaits() const {
 }
 
 // Nodes that are cut off together fall silent one after another, and come back one after another: for a moment one of
-// them looks well beside the others. A witness was heard for a while when they no longer were.
-bool Coordinator::Impl::Witness(const Node& node, Time silent_since) const {
+// them looks well beside the others. One that is really there was heard for a while when they no
+// longer were.
+bool Coordinator::Impl::HeardBeyond(const Node& node, Time silent_since) const {
   return node.last_heard >= silent_since && now_ >= node.heard_since + T().silence;
 }
 
@@ -241,8 +242,8 @@ void Coordinator::Impl::DetectSilence() {
     const Node& node = nodes_[name];
     since = std::max(since, LastSign(node) + Patience(node) / 3);
   }
-  const auto witnesses = std::count_if(all.begin(), all.end(), [&](const std::string& name) {
-    return !silent.count(name) && Witness(nodes_[name], since);
+  const auto beyond = std::count_if(all.begin(), all.end(), [&](const std::string& name) {
+    return !silent.count(name) && HeardBeyond(nodes_[name], since);
   });
   for (const std::string& name : silent) {
     Node& node = nodes_[name];
@@ -265,7 +266,7 @@ void Coordinator::Impl::DetectSilence() {
                    " nodes are silent at once: the coordinator itself may be cut off";
     return;
   }
-  if (!StandsStill(T().silence) || (all.size() > 1 && static_cast<size_t>(witnesses) * 2 < all.size())) {
+  if (!StandsStill(T().silence) || (all.size() > 1 && static_cast<size_t>(beyond) * 2 < all.size())) {
     Want(now_ + T().heartbeat);
     return;
   }

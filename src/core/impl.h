@@ -153,7 +153,7 @@ struct Coordinator::Impl {
   void AddProbe(WorkerOrder* order) const;
   bool StandsStill(Duration since) const;
   bool SomeoneWaits() const;
-  bool Witness(const Node& node, Time silent_since) const;
+  bool HeardBeyond(const Node& node, Time silent_since) const;
 
   // last_copy.cc
   void ChooseKept();
