@@ -31,6 +31,12 @@ NodeCore::NodeCore(Identity identity) : identity_(std::move(identity)) {}
 
 std::vector<Action> NodeCore::Step(const Event& event, Time now) {
   actions_.clear();
+  // While this process stood still nobody was heard, and what was said meanwhile comes only now.
+  const Duration gap = stepped_at_ == kNever ? Duration(0) : now - stepped_at_;
+  stepped_at_ = now;
+  if (gap > kOwnPause) {
+    for (auto& [id, worker] : workers_) worker.Excuse(gap);
+  }
   std::visit([&](const auto& e) { On(e, now); }, event);
   WatchWorkers(now);
   ReportIfDue(now);

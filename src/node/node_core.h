@@ -21,6 +21,8 @@
 
 namespace locum::node {
 
+inline constexpr Duration kOwnPause =
+    std::chrono::seconds(1);  // between two steps; deadlines of workers wait for longer ones
 inline constexpr Duration kFastestHeartbeat = std::chrono::milliseconds(10);
 
 struct Identity {
@@ -237,6 +239,7 @@ class NodeCore {
   bool report_now_ = false;
   bool reported_waiting_ = false;
   bool reported_mute_ = false;
+  Time stepped_at_ = kNever;
   bool quick_ = false;  // the last order said so
   Time reported_at_{};
   Time report_at_ = kNever;

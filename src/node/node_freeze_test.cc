@@ -58,6 +58,19 @@ TEST_F(NodeScript, FreezeNotAnswered_EndsTheWorkerAtTheDeadline) {
   EXPECT_EQ(last.workers[0].exit->what, "exit status 3 (did not answer the freeze of generation 2 within 5000 ms)");
 }
 
+TEST_F(NodeScript, AgentThatStoodStillItself_GivesTheWorkerItsTimeAnew) {
+  Incarnation id = ReadyWorker();
+  Page(id, kRunning, Position::kComputing);
+  Order({To(id, Mode::kFreeze, 2)});
+  Pass(seconds(2));
+  Stand(seconds(30));
+  EXPECT_EQ(Count<EndWorker>(), 0);
+  Pass(seconds(3) - milliseconds(1));
+  EXPECT_EQ(Count<EndWorker>(), 0);
+  Pass(milliseconds(1));
+  EXPECT_EQ(Count<EndWorker>(), 1);
+}
+
 TEST_F(NodeScript, CollectiveThatDoesNotBreak_EndsTheWorkerAtTheDeadline) {
   Incarnation id = ReadyWorker();
   Page(id, kRunning, Position::kInCollective);

@@ -29,7 +29,13 @@ class NodeScript : public testing::Test {
     Do(drawn);
     actions.insert(actions.begin(), before.begin(), before.end());
   }
+  // In steps as an agent makes them; of what they led to only the last one's is kept.
   void Pass(Duration d) {
+    for (; d > kOwnPause; d -= kOwnPause) Stand(kOwnPause);
+    Stand(d);
+  }
+  // Nothing ran in between.
+  void Stand(Duration d) {
     now = now + d;
     Do(Tick{});
   }

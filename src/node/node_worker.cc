@@ -69,6 +69,13 @@ bool Worker::WantsAsking(Time now) {
   return true;
 }
 
+void Worker::Excuse(Duration gap) {
+  asked_at = kNever;
+  for (Time* since : {&freeze_since, &unparked_since}) {
+    if (*since != kNever) *since = *since + gap;
+  }
+}
+
 void Worker::Said(const WorkerState& state) {
   said = state;
   asked_at = kNever;
@@ -115,7 +122,9 @@ Time Worker::NextDeadline(const FreezeDeadlines& deadlines, Time now) const {
   consider(freeze_since, deadlines.answer);
   consider(unparked_since, deadlines.collective);
   consider(unparked_since, deadlines.park);
-  if (unparked_since != kNever) next = std::min(next, now + kLookAgain);  // the page changes without a message
+  // The page changes without a message; and a longer rest would look like one that nobody meant.
+  const bool watched = unparked_since != kNever || freeze_since != kNever || asked_at != kNever;
+  if (watched) next = std::min(next, now + kLookAgain);
   return next;
 }
 

@@ -60,6 +60,8 @@ struct Worker {
   // Whether it should be asked now for a sign of life; true once per question.
   bool WantsAsking(Time now);
   bool Mute(Duration patience, Time now) const { return asked_at != kNever && now >= asked_at + patience; }
+  // Its node did not look for so long: that counts against no deadline.
+  void Excuse(Duration gap);
   // Takes what it says.
   void Said(const WorkerState& state);
   // Whether the trainer's thread should be broken out of its collective now; true once per freeze.
