@@ -61,6 +61,7 @@ class Cluster {
   void HangWorker(Rank rank);                  // its trainer does nothing any more; the library answers
   void SleepWorker(Rank rank);                 // its process does not run any more
   void DeafenWorker(Rank rank);                // its trainer does not leave a collective that breaks
+  void DeafenProgram();                        // nor does that of any worker from now on
   void BreakWorker(Rank rank);                 // its next collective breaks, and nobody died
   void SpoilWorker(Rank rank);                 // its state is changed behind everyone's back
   void CutLink(const std::string& name);       // silent: nothing arrives, nothing is reset
@@ -214,6 +215,7 @@ class Cluster {
   std::map<uint64_t, std::map<Rank, Generation>> committed_;  // step -> which ranks made it, and when last
   Generation newest_running_;
   uint64_t fully_committed_ = 0;
+  bool all_deaf_ = false;
   Rank failing_rank_ = kNoRank;
   uint64_t failing_step_ = 0;
   bool ended_ = false;

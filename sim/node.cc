@@ -216,6 +216,11 @@ void Cluster::DeafenWorker(Rank rank) {
   }
 }
 
+void Cluster::DeafenProgram() {
+  all_deaf_ = true;
+  for (const auto& worker : all_workers_) worker->deaf = true;
+}
+
 void Cluster::BreakWorker(Rank rank) {
   for (const auto& worker : all_workers_) {
     if (worker->alive && worker->rank == rank) worker->break_next = true;

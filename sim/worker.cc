@@ -18,6 +18,7 @@ void Cluster::StartWorker(SimNode& node, Slot slot) {
   worker->node = &node;
   worker->slot = slot;
   worker->value = ValueOf(0);
+  worker->deaf = all_deaf_;
   node.workers[slot] = worker;
   all_workers_.push_back(worker);
   After(Delay(options_.start), [this, worker] {

@@ -83,6 +83,8 @@ class Script {
       cluster_->HangWorker(Rank(static_cast<uint32_t>(std::stoul(what))));
     } else if (command == "sleep-rank") {
       cluster_->SleepWorker(Rank(static_cast<uint32_t>(std::stoul(what))));
+    } else if (command == "deafen-program") {
+      cluster_->DeafenProgram();
     } else if (command == "deafen-rank") {
       cluster_->DeafenWorker(Rank(static_cast<uint32_t>(std::stoul(what))));
     } else if (command == "break-rank") {

@@ -176,11 +176,22 @@ void Coordinator::Impl::FixRecovery() {
 void Coordinator::Impl::ProgressRecovery() {
   if (p_.phase != JobPhase::kRecovering || adopting_) return;
   std::vector<HashReport> hashes;
+  std::string late;
   for (const RankPlan& member : plan_.ranks) {
     const Placement* p = PlacementOf(member.rank);
     const WorkerReport* report = ReportOf(*p);
     if (!report || report->state.verified.generation != p_.generation) return;
+    if (!CameBack(report->state, p_.generation)) {
+      late += (late.empty() ? "rank " : ", rank ") + std::to_string(p->rank.value) + " on " + p->node;
+    }
     hashes.push_back({member.rank, member.worker, report->state.verified.state_hash, member.pull});
+  }
+  // Whoever is late may have to be ended. The others would sit in the new group's collective by then, and break as well.
+  if (!late.empty()) {
+    const Time due = phase_since_ + kLateToTell;
+    if (now_ < due) return Want(due);
+    waiting_for_ = late + " to come to its next step; it is still in its last one";
+    return;
   }
   const bool first = p_.history.empty();
   const HashVerdict verdict = JudgeHashes(hashes, first);

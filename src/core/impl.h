@@ -18,6 +18,7 @@ namespace locum {
 
 // Generations opened in a row without one commit; then something is wrong that a new group does not mend.
 inline constexpr uint32_t kMaxFruitless = 8;
+inline constexpr Duration kLateToTell = std::chrono::seconds(1);  // a trainer that is awaited for longer is told of
 // Generations opened since the last commit, those that never ran counted too.
 inline constexpr uint32_t kMaxOpened = 64;
 // Starts of a worker that failed before it was ready; then the node is set aside.
@@ -329,6 +330,9 @@ struct Coordinator::Impl {
   std::vector<Action> out_;  // of this Step
   Time wake_ = kNever;
 };
+
+// The trainer's thread has come to its next step since this generation was opened.
+bool CameBack(const WorkerState& state, Generation generation);
 
 inline std::string Where(const std::string& node, Slot slot) { return node + " slot " + std::to_string(slot.value); }
 

@@ -7,14 +7,9 @@
 
 namespace locum {
 
-namespace {
-
-// The trainer's thread has come back, so no deadline threatens this worker.
 bool CameBack(const WorkerState& s, Generation generation) {
   return s.parked >= generation || (s.word.generation == generation && s.word.state != WordState::kFrozen);
 }
-
-}  // namespace
 
 void Coordinator::Impl::ChooseKept() {
   if (!unsettled_ || p_.history.empty() || adopting_ || Over()) {
@@ -57,7 +52,14 @@ void Coordinator::Impl::ChooseKept() {
 
 // Every rank that could have taken a copy from it has one, or is late as well: it cannot make room by itself.
 void Coordinator::Impl::DetectKept() {
-  if (p_.phase != JobPhase::kRunning || kept_ == Incarnation()) return;
+  if ((p_.phase != JobPhase::kRunning && p_.phase != JobPhase::kRecovering) || kept_ == Incarnation()) return;
+  if (p_.phase == JobPhase::kRecovering) {
+    const bool fetching = std::any_of(plan_.ranks.begin(), plan_.ranks.end(), [&](const RankPlan& member) {
+      const WorkerReport* report = ReportOf(*PlacementOf(member.rank));
+      return member.pull && (!report || report->state.verified.generation != p_.generation);
+    });
+    if (fetching) return;
+  }
   for (const Placement& p : p_.ranks) {
     if (p.worker != kept_) continue;
     const WorkerReport* report = ReportOf(p);

@@ -173,6 +173,24 @@ class Moments(Base):
             self.check_end(cluster, 1, 2, 0)
 
 
+    def test_second_failure_while_all_survivors_are_late(self):
+        """A worker, or the agent of one that is late: nobody may run before all have come back, or the next ones are late too."""
+        for what in ("worker", "agent"):
+            with self.subTest(what=what):
+                for file in self.tmp.glob("*.acted"):
+                    file.unlink()
+                config = '[timeouts]\ncollective = "500ms"\n'
+                with self.cluster(f"0:{MIDDLE}:forward:kill", "--deaf", 0, "--deaf", 1, "--deaf", 2, config=config) as cluster:
+                    self.wait_acted(cluster)
+                    status = cluster.wait_status("three ranks", lambda s: len(s["ranks"]) == WORLD and s["ranks"][2]["worker_pid"])
+                    time.sleep(0.2)
+                    agent = next(n["agent_pid"] for n in status["nodes"] if n["name"] == status["ranks"][2]["node"])
+                    os.kill(status["ranks"][2]["worker_pid"] if what == "worker" else agent, signal.SIGKILL)
+                    self.assertEqual(cluster.wait_exit(), 0, cluster.stderr())
+                    self.assertEqual(harness.final_lines(cluster.stdout()), [Base.undisturbed[0]])
+                    self.assertEqual(cluster.left_behind(), [])
+
+
 class NoAbort(Base):
     """Without an abort call, in plain system calls: the library breaks survivors out by their connections. Rank 0 adds up
     for all; so when another is lost, the rest wait for rank 0, which is alive and has only left."""
