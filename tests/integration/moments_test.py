@@ -130,10 +130,14 @@ class Moments(Base):
             with self.subTest(held=held, killed=killed):
                 for file in self.tmp.glob("*.acted"):
                     file.unlink()
-                hook = f"{held}:{MIDDLE}:reduced:hold;{killed}:{MIDDLE + 1}:forward:kill"
+                hook = f"{held}:{MIDDLE}:reduced:hold;{killed}:{MIDDLE + 1}:forward:hold"
                 with self.cluster(hook) as cluster:
                     self.wait_acted(cluster, 1)
                     self.assertTrue((self.tmp / "0.hold").exists())
+                    cluster.wait("both others to have committed", lambda: len(
+                        {r.rank for r in cluster.records() if r.step == MIDDLE and r.committed_ns}) == 2)
+                    status = cluster.wait_status("its pid", lambda s: any(r["rank"] == killed for r in s["ranks"]))
+                    os.kill(next(r["worker_pid"] for r in status["ranks"] if r["rank"] == killed), signal.SIGKILL)
                     cluster.wait_event("worker_replaced")
                     self.release()
                     self.check_end(cluster, killed)
