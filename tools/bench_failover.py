@@ -69,9 +69,8 @@ def iperf3():
 
 def one_kill(cluster, rng, seen):
     """Kills the node of a random rank. The survivors' and the newcomer's times come from the step logs."""
-    status = cluster.wait_status("a spare and training", lambda s: s["job"]["state"] == "running" and s["job"]["spares"] >= 1)
-    start = status["job"]["step"]
-    cluster.wait_step(start + 2)
+    cluster.wait_status("a spare and training", lambda s: s["job"]["state"] == "running" and s["job"]["spares"] >= 1)
+    cluster.wait_step(cluster.made() + 2)
     time.sleep(rng.random() * 1.5)
     status = cluster.status()
     generation = status["job"]["generation"]

@@ -58,8 +58,8 @@ def connected(job, after):
 
 
 def steady(job, spares=1):
-    status = job.wait_status("training with a spare", lambda s: s["job"]["state"] == "running" and s["job"]["spares"] >= spares)
-    job.wait_step(status["job"]["step"] + 3)
+    job.wait_status("training with a spare", lambda s: s["job"]["state"] == "running" and s["job"]["spares"] >= spares)
+    job.wait_step(job.made() + 3)
     return job.status()
 
 

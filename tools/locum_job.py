@@ -46,17 +46,21 @@ class StepRecord:
 
 
 def read_step_log(path):
-    raw = pathlib.Path(path).read_bytes()
-    if not raw[:8].strip(b"\0"):
-        return []  # its worker is just making it
-    assert raw[:8] == b"LOCSTEP1", path
     records = []
-    for at in range(4096, len(raw) - 63, 64):
-        record = StepRecord(raw[at:at + 64])
-        if record.kind == 0:
-            break
-        records.append(record)
-    return records
+    with open(path, "rb") as file:
+        head = file.read(4096)
+        if not head[:8].strip(b"\0"):
+            return []  # its worker is just making it
+        assert head[:8] == b"LOCSTEP1", path
+        while True:  # the file is as long from the start as it may ever be
+            raw = file.read(1 << 16)
+            for at in range(0, len(raw) - 63, 64):
+                record = StepRecord(raw[at:at + 64])
+                if record.kind == 0:
+                    return records
+                records.append(record)
+            if len(raw) < 1 << 16:
+                return records
 
 
 def account(logs):
@@ -145,8 +149,20 @@ class Job:
             return status if status and condition(status) else None
         return self.wait(what, check, deadline)
 
+    def made(self):
+        """The newest state that every rank has made, by their step logs: what a status says is up to a heartbeat old."""
+        newest = collections.Counter()
+        for r in self.records():
+            if r.kind == 2 or r.committed_ns:
+                newest[r.rank] = max(newest[r.rank], r.step + 1)
+        return min(newest.values(), default=0)
+
     def wait_step(self, step):
-        return self.wait_status(f"step {step}", lambda s: s["job"]["step"] >= step)
+        """A status with every rank's worker, once the job has come that far; its step is that of the step logs."""
+        self.wait(f"step {step}", lambda: self.made() >= step)
+        status = self.wait_status("every rank's worker", lambda s: s["ranks"] and all(r["worker_pid"] for r in s["ranks"]))
+        status["job"]["step"] = max(status["job"]["step"], self.made())
+        return status
 
     def wait_event(self, name, count=1, after_ns=0, deadline=DEADLINE):
         return self.wait(f"event {name} ({count})", lambda: self.events(name, after_ns)[count - 1:], deadline)[0]

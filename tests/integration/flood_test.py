@@ -189,14 +189,14 @@ class Flood(unittest.TestCase):
             before = {name: descriptors(pid) for name, pid in pids.items()}
 
             self.send_garbage(tcp)
-            after = cluster.wait_step(cluster.status()["job"]["step"] + 20)
+            after = cluster.wait_step(cluster.made() + 20)
             self.assertEqual(self.watched(after), pids)
 
             stop = threading.Event()
             threads = self.open_and_close(tcp, stop)
             try:
                 time.sleep(2)
-                after = cluster.wait_step(cluster.status()["job"]["step"] + 20)
+                after = cluster.wait_step(cluster.made() + 20)
             finally:
                 stop.set()
                 for thread in threads:
@@ -204,7 +204,7 @@ class Flood(unittest.TestCase):
             self.assertEqual(self.watched(after), pids)
 
             held = self.hold(tcp)
-            after = cluster.wait_step(cluster.status()["job"]["step"] + 20)
+            after = cluster.wait_step(cluster.made() + 20)
             self.assertEqual(self.watched(after), pids)
             self.assertEqual(after["job"]["generation"], status["job"]["generation"])
             wait_for("every stranger to be turned away", lambda: all(is_closed(c) for _, c in held), 90, every=0.5)

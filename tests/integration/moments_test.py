@@ -168,14 +168,12 @@ class Moments(Base):
             self.check_end(cluster, 1, 2)
             self.assertIn("was still in its collective 500 ms", cluster.events("fault_detected")[1]["reason"])
 
-
     def test_survivors_that_never_leave_and_a_program_that_starts_slowly(self):
         """Both would be killed before anyone else holds the state; one is kept until its peers have it."""
         slowly = ["sh", "-c", f'mkdir "{self.tmp}/$(echo "$LOCUM_SOCKET" | cksum)" || sleep 3; exec "$@"', "sh"]
         with self.cluster(f"1:{MIDDLE}:forward:kill", "--deaf", 0, "--deaf", 2, before=slowly,
                           config='[timeouts]\ncollective = "500ms"\n') as cluster:
             self.check_end(cluster, 1, 2, 0)
-
 
     def test_second_failure_while_all_survivors_are_late(self):
         """A worker, or the agent of one that is late: nobody may run before all have come back, or the next ones are late too."""
