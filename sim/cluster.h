@@ -155,6 +155,7 @@ class Cluster {
     bool complete = false;
   };
 
+  void ForHolders(Rank rank, const std::function<void(Worker&)>& what);
   void After(Duration delay, std::function<void()> what);
   Duration Delay(Duration mean);
   Duration Hop() { return Delay(std::chrono::microseconds(300)); }

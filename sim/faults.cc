@@ -137,18 +137,18 @@ class Run {
       case 14:
         if (running && random_.OneIn(8)) cluster_.StickWorker(rank);
         break;
-      case 17:
-        if (running && random_.OneIn(2)) cluster_.SleepWorker(rank);
-        break;
-      case 16:
-        if (running) cluster_.DeafenWorker(rank);
-        break;
       case 15:
         if (cluster_.store_fails()) {
           cluster_.MendStore();
         } else if (up && random_.OneIn(3)) {
           cluster_.FailStore();
         }
+        break;
+      case 16:
+        if (running) cluster_.DeafenWorker(rank);
+        break;
+      case 17:
+        if (running && random_.OneIn(2)) cluster_.SleepWorker(rank);
         break;
     }
   }

@@ -122,6 +122,13 @@ void Cluster::HealLink(const std::string& name) {
   for (const auto& worker : all_workers_) BreakIfPeerDead(worker);
 }
 
+// Live workers that hold the rank, or did and do not know better.
+void Cluster::ForHolders(Rank rank, const std::function<void(Worker&)>& what) {
+  for (const auto& worker : all_workers_) {
+    if (worker->alive && worker->rank == rank) what(*worker);
+  }
+}
+
 void Cluster::KillWorker(Rank rank) {
   for (const auto& worker : all_workers_) {
     if (!worker->alive || worker->rank != rank) continue;
@@ -133,11 +140,10 @@ void Cluster::KillWorker(Rank rank) {
 }
 
 void Cluster::ExitWorker(Rank rank, int status) {
-  for (const auto& worker : all_workers_) {
-    if (!worker->alive || worker->rank != rank) continue;
-    worker->state.position = Position::kComputing;
-    EndWorker(*worker, {status, 0, false, "exit status " + std::to_string(status), ""});
-  }
+  ForHolders(rank, [&](Worker& worker) {
+    worker.state.position = Position::kComputing;
+    EndWorker(worker, {status, 0, false, "exit status " + std::to_string(status), ""});
+  });
 }
 
 void Cluster::FailProgram(Rank rank, uint64_t step) {
@@ -156,13 +162,12 @@ void Cluster::LeaveNode(const std::string& name) {
 }
 
 void Cluster::StickWorker(Rank rank) {
-  for (const auto& worker : all_workers_) {
-    if (!worker->alive || worker->rank != rank) continue;
-    worker->alive = false;
-    worker->stuck = true;
-    ++worker->activity;
-    SendReport(*worker->node);
-  }
+  ForHolders(rank, [&](Worker& worker) {
+    worker.alive = false;
+    worker.stuck = true;
+    ++worker.activity;
+    SendReport(*worker.node);
+  });
 }
 
 bool Cluster::Stuck(const std::string& name) const {
@@ -183,37 +188,29 @@ Incarnation Cluster::TrainsFor(const SimNode& node) const {
 }
 
 void Cluster::TearWorker(Rank rank) {
-  for (const auto& worker : all_workers_) {
-    if (worker->alive && worker->rank == rank) worker->tear_next = true;
-  }
+  ForHolders(rank, [](Worker& worker) { worker.tear_next = true; });
 }
 
 void Cluster::StopWorker(Rank rank) {
-  for (const auto& worker : all_workers_) {
-    if (worker->alive && worker->rank == rank) worker->stop_next = true;
-  }
+  ForHolders(rank, [](Worker& worker) { worker.stop_next = true; });
 }
 
 void Cluster::HangWorker(Rank rank) {
-  for (const auto& worker : all_workers_) {
-    if (!worker->alive || worker->rank != rank) continue;
-    ++worker->activity;
-    worker->state.position = Position::kComputing;
-  }
+  ForHolders(rank, [](Worker& worker) {
+    ++worker.activity;
+    worker.state.position = Position::kComputing;
+  });
 }
 
 void Cluster::SleepWorker(Rank rank) {
-  for (const auto& worker : all_workers_) {
-    if (!worker->alive || worker->rank != rank || worker->asleep_since != kNever) continue;
-    ++worker->activity;
-    worker->asleep_since = now_;
-  }
+  ForHolders(rank, [&](Worker& worker) {
+    ++worker.activity;
+    worker.asleep_since = std::min(worker.asleep_since, now_);
+  });
 }
 
 void Cluster::DeafenWorker(Rank rank) {
-  for (const auto& worker : all_workers_) {
-    if (worker->alive && worker->rank == rank) worker->deaf = true;
-  }
+  ForHolders(rank, [](Worker& worker) { worker.deaf = true; });
 }
 
 void Cluster::DeafenProgram() {
@@ -222,15 +219,11 @@ void Cluster::DeafenProgram() {
 }
 
 void Cluster::BreakWorker(Rank rank) {
-  for (const auto& worker : all_workers_) {
-    if (worker->alive && worker->rank == rank) worker->break_next = true;
-  }
+  ForHolders(rank, [](Worker& worker) { worker.break_next = true; });
 }
 
 void Cluster::SpoilWorker(Rank rank) {
-  for (const auto& worker : all_workers_) {
-    if (worker->alive && worker->rank == rank) worker->value ^= 1;
-  }
+  ForHolders(rank, [](Worker& worker) { worker.value ^= 1; });
 }
 
 void Cluster::SendReport(SimNode& node) {

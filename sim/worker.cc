@@ -108,10 +108,12 @@ void Cluster::Freeze(const std::shared_ptr<Worker>& w) {
     s.parked = s.frozen;
   } else {
     // Computing goes on to its end and is then refused; a collective is broken off by the program's abort.
-    if (w->unparked_since == kNever) w->unparked_since = now_;
+    if (w->unparked_since == kNever) {
+      w->unparked_since = now_;
+      WatchLateness(w);
+    }
     // Its group's connections are shut down, whatever its trainer makes of that.
     if (w->deaf && s.position == Position::kInCollective) ++w->activity;
-    WatchLateness(w);
     After(Delay(s.position == Position::kInCollective ? Ms(1) : options_.compute / 2),
           [this, w, g = s.frozen, a = w->activity] {
             const bool deaf = w->deaf && w->state.position == Position::kInCollective;

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 
 #include "sim/cluster.h"
@@ -15,6 +16,26 @@ namespace locum::sim {
 namespace {
 
 std::filesystem::path ScenarioDir() { return LOCUM_SCENARIOS; }
+
+// What is done to one node, to one rank, to all.
+const std::map<std::string, void (Cluster::*)(const std::string&)> kAtNode = {
+    {"kill-node", &Cluster::KillNode},   {"start-node", &Cluster::StartNode}, {"kill-agent", &Cluster::KillAgent},
+    {"leave-node", &Cluster::LeaveNode}, {"add-node", &Cluster::AddNode},     {"cut-link", &Cluster::CutLink},
+    {"cut-peers", &Cluster::CutPeers},   {"heal-link", &Cluster::HealLink}};
+const std::map<std::string, void (Cluster::*)(Rank)> kAtRank = {
+    {"kill-rank", &Cluster::KillWorker},     {"stick-rank", &Cluster::StickWorker},
+    {"tear-rank", &Cluster::TearWorker},     {"stop-rank", &Cluster::StopWorker},
+    {"hang-rank", &Cluster::HangWorker},     {"sleep-rank", &Cluster::SleepWorker},
+    {"deafen-rank", &Cluster::DeafenWorker}, {"break-rank", &Cluster::BreakWorker},
+    {"spoil-rank", &Cluster::SpoilWorker}};
+const std::map<std::string, void (Cluster::*)()> kAtAll = {{"lose-database", &Cluster::LoseDatabase},
+                                                           {"fail-store", &Cluster::FailStore},
+                                                           {"mend-store", &Cluster::MendStore},
+                                                           {"deafen-program", &Cluster::DeafenProgram},
+                                                           {"kill-coordinator", &Cluster::KillCoordinator},
+                                                           {"start-coordinator", &Cluster::StartCoordinator}};
+
+Rank RankOf(const std::string& text) { return Rank(static_cast<uint32_t>(std::stoul(text))); }
 
 class Script {
  public:
@@ -40,74 +61,37 @@ class Script {
     out_ += "> " + line + "\n";
     std::string what;
     words >> what;
-    if (command == "run-for") {
+    if (const auto at_node = kAtNode.find(command); at_node != kAtNode.end()) {
+      (cluster_.get()->*at_node->second)(what);
+    } else if (const auto at_rank = kAtRank.find(command); at_rank != kAtRank.end()) {
+      (cluster_.get()->*at_rank->second)(RankOf(what));
+    } else if (const auto at_all = kAtAll.find(command); at_all != kAtAll.end()) {
+      (cluster_.get()->*at_all->second)();
+    } else if (command == "run-for") {
       cluster_->RunFor(std::chrono::milliseconds(std::stoi(what)));
     } else if (command == "run-until") {
       RunUntil(what, words);
-    } else if (command == "kill-node") {
-      cluster_->KillNode(what);
-    } else if (command == "start-node") {
-      cluster_->StartNode(what);
-    } else if (command == "kill-agent") {
-      cluster_->KillAgent(what);
-    } else if (command == "kill-rank") {
-      cluster_->KillWorker(Rank(static_cast<uint32_t>(std::stoul(what))));
+    } else if (command == "pause-coordinator") {
+      cluster_->PauseCoordinator(std::chrono::milliseconds(std::stoi(what)));
     } else if (command == "exit-rank") {
       int status = 0;
       words >> status;
-      cluster_->ExitWorker(Rank(static_cast<uint32_t>(std::stoul(what))), status);
+      cluster_->ExitWorker(RankOf(what), status);
     } else if (command == "fail-program") {
       uint64_t step = 0;
       words >> step;
-      cluster_->FailProgram(Rank(static_cast<uint32_t>(std::stoul(what))), step);
-    } else if (command == "leave-node") {
-      cluster_->LeaveNode(what);
-    } else if (command == "stick-rank") {
-      cluster_->StickWorker(Rank(static_cast<uint32_t>(std::stoul(what))));
-    } else if (command == "lose-database") {
-      cluster_->LoseDatabase();
-    } else if (command == "fail-store") {
-      cluster_->FailStore();
-    } else if (command == "mend-store") {
-      cluster_->MendStore();
-    } else if (command == "adopt") {
-      const Status status = cluster_->Adopt();
+      cluster_->FailProgram(RankOf(what), step);
+    } else if (command == "adopt" || command == "failback") {
+      const Status status = command == "adopt" ? cluster_->Adopt() : cluster_->Failback(what);
       out_ += status.ok() ? "accepted\n" : "refused: " + status.message() + "\n";
-    } else if (command == "alarms") {
+    } else {
+      Show(command, line);
+    }
+  }
+
+  void Show(const std::string& command, const std::string& line) {
+    if (command == "alarms") {
       for (const AlarmView& a : cluster_->View().alarms) out_ += a.name + " " + a.node + ": " + a.text + "\n";
-    } else if (command == "tear-rank") {
-      cluster_->TearWorker(Rank(static_cast<uint32_t>(std::stoul(what))));
-    } else if (command == "stop-rank") {
-      cluster_->StopWorker(Rank(static_cast<uint32_t>(std::stoul(what))));
-    } else if (command == "hang-rank") {
-      cluster_->HangWorker(Rank(static_cast<uint32_t>(std::stoul(what))));
-    } else if (command == "sleep-rank") {
-      cluster_->SleepWorker(Rank(static_cast<uint32_t>(std::stoul(what))));
-    } else if (command == "deafen-program") {
-      cluster_->DeafenProgram();
-    } else if (command == "deafen-rank") {
-      cluster_->DeafenWorker(Rank(static_cast<uint32_t>(std::stoul(what))));
-    } else if (command == "break-rank") {
-      cluster_->BreakWorker(Rank(static_cast<uint32_t>(std::stoul(what))));
-    } else if (command == "add-node") {
-      cluster_->AddNode(what);
-    } else if (command == "spoil-rank") {
-      cluster_->SpoilWorker(Rank(static_cast<uint32_t>(std::stoul(what))));
-    } else if (command == "cut-link") {
-      cluster_->CutLink(what);
-    } else if (command == "cut-peers") {
-      cluster_->CutPeers(what);
-    } else if (command == "heal-link") {
-      cluster_->HealLink(what);
-    } else if (command == "kill-coordinator") {
-      cluster_->KillCoordinator();
-    } else if (command == "start-coordinator") {
-      cluster_->StartCoordinator();
-    } else if (command == "pause-coordinator") {
-      cluster_->PauseCoordinator(std::chrono::milliseconds(std::stoi(what)));
-    } else if (command == "failback") {
-      const Status status = cluster_->Failback(what);
-      out_ += status.ok() ? "accepted\n" : "refused: " + status.message() + "\n";
     } else if (command == "waiting") {
       out_ += "waiting for: " + cluster_->View().waiting_for + "\n";
     } else if (command == "ranks") {

@@ -3,6 +3,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cinttypes>
@@ -12,6 +13,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "data.h"
 #include "evaluate.h"
@@ -73,7 +75,7 @@ class Trainer {
   Text text_;
   State state_;
   Model model_;
-  std::vector<std::chrono::steady_clock::time_point> ends_;  // when steps that this process made had ended
+  std::vector<std::chrono::steady_clock::time_point> ends_;  // of the steps that this process committed
   // All gradients and the loss, in the layout of the parameters; what is reduced. Shared with a running collective.
   std::shared_ptr<float> bucket_;
   std::unique_ptr<Group> group_;
@@ -157,10 +159,7 @@ void Trainer::Update(const Step& step) {
   }
 }
 
-void Trainer::Count() {
-  const auto now = std::chrono::steady_clock::now();
-  ends_.push_back(now);
-}
+void Trainer::Count() { ends_.push_back(std::chrono::steady_clock::now()); }
 
 void Trainer::Run() {
   do {

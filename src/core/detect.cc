@@ -78,10 +78,12 @@ void Coordinator::Impl::DetectIdle() {
 
 void Coordinator::Impl::DetectWorkers() {
   std::vector<Fault> faults;
-  const bool somebody_answers = std::any_of(p_.ranks.begin(), p_.ranks.end(), [&](const Placement& p) {
-    const WorkerReport* report = ReportOf(p);
-    return report && report->life == WorkerLife::kReady && !report->mute;
-  });
+  const auto somebody_answers = [&] {
+    return std::any_of(p_.ranks.begin(), p_.ranks.end(), [&](const Placement& p) {
+      const WorkerReport* report = ReportOf(p);
+      return report && report->life == WorkerLife::kReady && !report->mute;
+    });
+  };
   for (const Placement& p : p_.ranks) {
     if (p.worker == Incarnation()) continue;
     const Node* node = NodeOf(p);
@@ -101,7 +103,7 @@ void Coordinator::Impl::DetectWorkers() {
     } else if (report && report->stuck) {
       fault.reason = kStuck;
       fault.in_place = false;
-    } else if (report && report->mute && somebody_answers && p_.phase != JobPhase::kFreezing) {
+    } else if (report && report->mute && p_.phase != JobPhase::kFreezing && somebody_answers()) {
       fault.reason = "it does not answer its node any more, while others wait for it";
       fault.hung = true;
     } else if (proven_dead_.count(p.worker)) {
@@ -214,8 +216,7 @@ bool Coordinator::Impl::SomeoneWaits() const {
 }
 
 // Nodes that are cut off together fall silent one after another, and come back one after another: for a moment one of
-// them looks well beside the others. One that is really there was heard for a while when they no
-// longer were.
+// them looks well beside the others. One that is really there was heard for a while when they no longer were.
 bool Coordinator::Impl::HeardBeyond(const Node& node, Time silent_since) const {
   return node.last_heard >= silent_since && now_ >= node.heard_since + T().silence;
 }

@@ -52,17 +52,16 @@ void Coordinator::Impl::ChooseKept() {
 
 // Every rank that could have taken a copy from it has one, or is late as well: it cannot make room by itself.
 void Coordinator::Impl::DetectKept() {
-  if ((p_.phase != JobPhase::kRunning && p_.phase != JobPhase::kRecovering) || kept_ == Incarnation()) return;
-  if (p_.phase == JobPhase::kRecovering) {
-    const bool fetching = std::any_of(plan_.ranks.begin(), plan_.ranks.end(), [&](const RankPlan& member) {
-      const WorkerReport* report = ReportOf(*PlacementOf(member.rank));
-      return member.pull && (!report || report->state.verified.generation != p_.generation);
-    });
-    if (fetching) return;
-  }
+  if (p_.phase != JobPhase::kRecovering || kept_ == Incarnation()) return;
+  const bool fetching = std::any_of(plan_.ranks.begin(), plan_.ranks.end(), [&](const RankPlan& member) {
+    const WorkerReport* report = ReportOf(*PlacementOf(member.rank));
+    return member.pull && (!report || report->state.verified.generation != p_.generation);
+  });
+  if (fetching) return;
   for (const Placement& p : p_.ranks) {
     if (p.worker != kept_) continue;
     const WorkerReport* report = ReportOf(p);
+    if (report && CameBack(report->state, p_.generation)) return;
     const bool inside = report && report->state.position == Position::kInCollective;
     const Time due = kept_since_ + (inside ? T().collective : T().park) + T().heartbeat;
     if (now_ < due) return Want(due);

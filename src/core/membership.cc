@@ -243,7 +243,7 @@ void Coordinator::Impl::RestartDeadlines() {
     node.last_heard = node.heard_since = node.quick_since = now_;
     if (!node.connected) node.lost_at = now_;
   }
-  phase_since_ = last_progress_ = broken_since_ = began_ = finish_since_ = adopt_since_ = now_;
+  phase_since_ = last_progress_ = broken_since_ = began_ = finish_since_ = adopt_since_ = kept_since_ = now_;
   if (Over()) LetNodesEnd();
 }
 

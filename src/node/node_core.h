@@ -21,8 +21,8 @@
 
 namespace locum::node {
 
-inline constexpr Duration kOwnPause =
-    std::chrono::seconds(1);  // between two steps; deadlines of workers wait for longer ones
+// More time than this between two steps was a pause of the agent itself, which counts against no worker.
+inline constexpr Duration kOwnPause = std::chrono::seconds(1);
 inline constexpr Duration kFastestHeartbeat = std::chrono::milliseconds(10);
 
 struct Identity {

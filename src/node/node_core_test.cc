@@ -330,6 +330,13 @@ TEST_F(NodeScript, TornState_IsReportedTogetherWithItsReason) {
   EXPECT_EQ(last.workers[0].state.error, "not finite");
 }
 
+TEST_F(NodeScript, StateThatIsFetchedInPlace_IsReportedTornAtOnce) {
+  Incarnation id = ReadyWorker();
+  Page(id, Word{Generation(1), locum::Step(5), WordState::kTorn}, Position::kParked);
+  Pass(milliseconds(100));
+  EXPECT_EQ(last.workers[0].state.word.state, WordState::kTorn);
+}
+
 TEST_F(NodeScript, WorkerThatDoesNotRun_IsToldFromOneThatWaits) {
   Incarnation id = ReadyWorker();
   WorkerOrder run = To(id, Mode::kRun, 1);

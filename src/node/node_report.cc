@@ -42,19 +42,17 @@ NodeReport NodeCore::Report(Time now) const {
     auto it = workers_.find(place.current);
     if (it == workers_.end()) continue;
     report.workers.push_back(it->second.Report());
-    report.workers.back().waits = it->second.Alive() && it->second.Waits(now);
-    report.workers.back().mute = it->second.Alive() && it->second.Mute(welcome_->freeze_deadline, now);
+    report.workers.back().waits = it->second.Waits(now);
+    report.workers.back().mute = it->second.Mute(welcome_->freeze_deadline, now);
   }
   return report;
 }
 
 void NodeCore::ReportIfDue(Time now) {
   if (!link_up_) return;
-  const bool waits = std::any_of(workers_.begin(), workers_.end(),
-                                 [&](const auto& w) { return w.second.Alive() && w.second.Waits(now); });
-  const bool mute = std::any_of(workers_.begin(), workers_.end(), [&](const auto& w) {
-    return w.second.Alive() && w.second.Mute(welcome_->freeze_deadline, now);
-  });
+  const bool waits = std::any_of(workers_.begin(), workers_.end(), [&](const auto& w) { return w.second.Waits(now); });
+  const bool mute = std::any_of(workers_.begin(), workers_.end(),
+                                [&](const auto& w) { return w.second.Mute(welcome_->freeze_deadline, now); });
   report_now_ |= waits != reported_waiting_ || mute != reported_mute_;
   const bool quick = quick_ || waits;
   const Duration pause = quick ? std::max(welcome_->heartbeat / kQuicker, kFastestHeartbeat) : welcome_->heartbeat;

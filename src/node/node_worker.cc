@@ -30,9 +30,11 @@ WorkerReport Worker::Report() const {
   if (said) report.state = *said;
   if (page) {
     report.state.word = page->word;
-    // The page is quicker than the worker's word. The reason was sent before the page said torn, so it is on its way.
-    const bool heard = said && (!said->error.empty() || said->word.state == WordState::kTorn);
-    if (Alive() && page->word.state == WordState::kTorn && !heard) report.state.word.state = WordState::kUpdating;
+    // The page is quicker than the worker's word. The reason of an update that failed was sent before the page said torn,
+    // so it is on its way. (What is fetched in place is torn as well, and has none; its trainer is parked.)
+    const bool failed = page->word.state == WordState::kTorn && page->position != Position::kParked;
+    const bool heard = said && !said->error.empty();
+    if (Alive() && failed && !heard) report.state.word.state = WordState::kUpdating;
     report.state.position = page->position;
     report.state.stop_at = page->stop_at;
     report.state.starting = page->starting;

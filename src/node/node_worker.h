@@ -39,8 +39,8 @@ struct Worker {
   Time unparked_since = kNever;  // when it was first ordered to, and has not parked since
   Generation aborted;            // the newest freeze for which its program was told to abort
 
-  Time asked_at = kNever;  // whether its library answers, and has not heard an answer since
-  Time ask_again{};
+  Time asked_at = kNever;  // when it was asked for a sign of life that it has not given since
+  Time ask_again{};        // not before
 
   bool saving_stacks = false;  // it hangs; it is ended when they are saved, or at `gone_by`
   bool stopping = false;
@@ -56,10 +56,10 @@ struct Worker {
   void Ordered(const WorkerOrder& order, Time now);
   // Takes what its page shows.
   void Read(const PageReading& reading, Time now);
-  bool Waits(Time now) const { return collective_since != kNever && now >= collective_since + kWaitsAfter; }
+  bool Waits(Time now) const { return Alive() && collective_since != kNever && now >= collective_since + kWaitsAfter; }
   // Whether it should be asked now for a sign of life; true once per question.
   bool WantsAsking(Time now);
-  bool Mute(Duration patience, Time now) const { return asked_at != kNever && now >= asked_at + patience; }
+  bool Mute(Duration patience, Time now) const { return Alive() && asked_at != kNever && now >= asked_at + patience; }
   // Its node did not look for so long: that counts against no deadline.
   void Excuse(Duration gap);
   // Takes what it says.

@@ -25,13 +25,12 @@ namespace locum {
 
 inline constexpr size_t kMaxQueuedEvents = 16384;
 inline constexpr size_t kMaxQueuedViews = 64;
-inline constexpr Duration kBeat =
-    std::chrono::milliseconds(50);  // the loop turns at least this often while a time-out is near
+// The loop turns at least this often: while a time-out is due within kNear, and while none is.
+inline constexpr Duration kBeat = std::chrono::milliseconds(50);
 inline constexpr Duration kNear = std::chrono::seconds(1);
-inline constexpr Duration kCalmBeat = std::chrono::milliseconds(500);  // and this often while none is
-inline constexpr Duration kStoreRetry = std::chrono::seconds(1);       // after a Persist that failed
-inline constexpr Duration kLongestGap =
-    std::chrono::milliseconds(300);  // a turn that took longer than planned by this was a pause
+inline constexpr Duration kCalmBeat = std::chrono::milliseconds(500);
+inline constexpr Duration kStoreRetry = std::chrono::seconds(1);         // after a Persist that failed
+inline constexpr Duration kLongestGap = std::chrono::milliseconds(300);  // later than planned by more: it was paused
 
 // The decisions: class Coordinator, or what a test or a replay puts in its place.
 struct CoordinatorCore {

@@ -241,6 +241,28 @@ TEST(CoordinatorLoop, OwnPause_IsToldBeforeInputsAndTimers) {
   EXPECT_THAT(script.told, ElementsAre("tick", "paused", "lost 1", "tick"));
 }
 
+TEST(CoordinatorLoop, LongWaitWhileNothingIsDue_IsNoPause) {
+  Script script;
+  CoordinatorLoop* handle = nullptr;
+  int64_t now_ns = 1;
+  int turns = 0;
+  CoordinatorPorts ports = script.Ports();
+  ports.idle = [&] {
+    // What the loop is about to wait; then as much again, and a little more, than it may be late.
+    now_ns += kCalmBeat.count();
+    if (++turns == 3) now_ns += kLongestGap.count() + 1;
+    if (turns == 3) {
+      EXPECT_THAT(script.told, ElementsAre("tick"));
+    }
+    if (turns == 4) handle->Stop("enough");
+    return kNever;
+  };
+  CoordinatorLoop loop(script.Core(), ports, [&] { return Time{now_ns}; });
+  handle = &loop;
+  loop.Run();
+  EXPECT_THAT(script.told, ElementsAre("tick", "paused", "stop enough"));
+}
+
 TEST(CoordinatorLoop, Stop_TellsTheCoreThenEnds) {
   Script script;
   CoordinatorLoop loop(script.Core(), script.Ports(), Now);

@@ -169,7 +169,7 @@ TEST_F(Command, DirWhoseStoreIsLost_IsForACoordinatorOnly) {
   first.Wait();
   std::filesystem::remove(Path("d/store.db"));
   Expect({"run", "--dir", "d", "--", "true"}, 2, "holds the history of a job (events.jsonl) whose store is lost");
-  std::ofstream(Path("d/store.db"));
+  std::ofstream(Path("d/store.db")).close();
   Expect({"run", "--dir", "d", "--", "true"}, 2, "holds the history of a job (events.jsonl) whose store is lost");
   std::filesystem::remove(Path("d/store.db"));
   Process second(dir_, {"coordinator", "--dir", "d", "--", "sleep", "1"});

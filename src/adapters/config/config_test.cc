@@ -104,8 +104,7 @@ TEST(Config, ContradictingTimeouts_NameBothAndTheReason) {
   EXPECT_EQ(ErrorOf("[timeouts]\nheartbeat = \"1800ms\"\n"),
             "locum.toml:2: timeouts.heartbeat: timeouts.silence (700ms, the default) must be at least "
             "half of timeouts.heartbeat (1800ms): a node whose reports are late a few times would look dead; in the "
-            "config file "
-            "(--config) set timeouts.silence to 900ms or more, or lower timeouts.heartbeat");
+            "config file (--config) set timeouts.silence to 900ms or more, or lower timeouts.heartbeat");
   EXPECT_EQ(ErrorOf("[timeouts]\nfinish = \"1s\"\n"),
             "locum.toml:2: timeouts.finish: timeouts.finish (1s) must be at least timeouts.grace (5s, the default): "
             "the end would be given up while workers still have time to leave; in the config file (--config) set "
