@@ -196,7 +196,9 @@ void Cluster::Execute(const Action& action) {
     After(Hop(), [this, &node, w = *welcome] {
       if (node.stream != w.stream || node.cut) return;
       const Incarnation ours = TrainsFor(node);
-      if (ours != Incarnation() && ours != w.welcome.cluster && ours != w.welcome.adopts) return;
+      if (ours != Incarnation() && ours != w.welcome.cluster && ours != w.welcome.adopts) {
+        return DropStream(node, true);  // it introduces itself anew
+      }
       node.welcomed = true;
       node.cluster = w.welcome.cluster;
       node.term = w.welcome.term;

@@ -132,7 +132,7 @@ void Cluster::ForHolders(Rank rank, const std::function<void(Worker&)>& what) {
 void Cluster::KillWorker(Rank rank) {
   for (const auto& worker : all_workers_) {
     if (!worker->alive || worker->rank != rank) continue;
-    const auto placed = View().ranks;
+    const auto placed = core_ ? View().ranks : std::vector<RankView>();
     if (rank.value < placed.size() && placed[rank.value].worker != worker->id) continue;
     EndWorker(*worker, {0, 9, false, "killed by SIGKILL", ""});
     return;

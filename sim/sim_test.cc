@@ -12,6 +12,15 @@ TEST(Simulator, RandomFaults_EveryRunReachesItsEnd) {
   }
 }
 
+// Runs that found a mistake once.
+TEST(Simulator, SeedsThatFoundMistakes_ReachTheirEnd) {
+  // 901018: a worker started between a node's hello and a strange coordinator's welcome; nobody welcomed it again.
+  for (const uint64_t seed : {901018}) {
+    const RunResult result = RunWithFaults(seed);
+    EXPECT_TRUE(result.ok) << "locum-sim --seed " << seed << " --notes: " << result.what;
+  }
+}
+
 TEST(Simulator, SameSeed_SameHistory) {
   const RunResult a = RunWithFaults(7), b = RunWithFaults(7);
   ASSERT_EQ(a.notes.size(), b.notes.size());

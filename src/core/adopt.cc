@@ -79,11 +79,27 @@ void Coordinator::Impl::ProgressAdopt() {
   TakeOver(found, running, newest);
 }
 
+// A rank whose worker has not reported belongs where the others of its node's ranks are, if its slot there is free:
+// that node starts a worker anew, and spares are left to ranks without a node.
+Placement Coordinator::Impl::WithItsPeers(Rank rank, const std::map<Rank, Placement>& found) const {
+  const uint32_t per_node = p_.spec.workers_per_node;
+  const Slot slot(rank.value % per_node);
+  Placement placement{rank, "", "", slot, Incarnation()};
+  for (const auto& [other, at] : found) {
+    if (other.value / per_node == rank.value / per_node) placement.node = placement.home = at.node;
+  }
+  const bool taken = std::any_of(found.begin(), found.end(), [&](const auto& f) {
+    return f.second.node == placement.node && f.second.slot == slot;
+  });
+  if (taken) placement.node = placement.home = "";
+  return placement;
+}
+
 void Coordinator::Impl::TakeOver(const std::map<Rank, Placement>& found, Generation running, Generation newest) {
   p_.ranks.clear();
   for (uint32_t r = 0; r < World(); ++r) {
     const auto at = found.find(Rank(r));
-    p_.ranks.push_back(at != found.end() ? at->second : Placement{Rank(r), "", "", Slot(0), Incarnation()});
+    p_.ranks.push_back(at != found.end() ? at->second : WithItsPeers(Rank(r), found));
   }
   for (auto& [name, node] : nodes_) {
     if (!node.connected) continue;

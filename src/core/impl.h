@@ -216,6 +216,7 @@ struct Coordinator::Impl {
   Status CheckAdopt() const;
   void WelcomeStranger(Node& node);
   void ProgressAdopt();
+  Placement WithItsPeers(Rank rank, const std::map<Rank, Placement>& found) const;
   void TakeOver(const std::map<Rank, Placement>& found, Generation running, Generation newest);
 
   // alarms.cc

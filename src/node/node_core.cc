@@ -160,6 +160,8 @@ void NodeCore::On(const CoordinatorUp& up, Time now) {
   if (!stranger.empty()) {
     link_up_ = false;
     Do(Note{"coordinator_not_obeyed", stranger});
+    // It would not have welcomed the node that this is now: its hello came before a worker was there.
+    Do(IntroduceAnew{});
     return;
   }
   welcome_ = up.welcome;

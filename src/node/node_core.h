@@ -111,6 +111,8 @@ using Event =
 struct Introduce {
   NodeHello hello;
 };  // the first one starts the link
+// The coordinator knows this node by a hello that no longer holds: ends the stream, the next one says the newest.
+struct IntroduceAnew {};
 struct SendReady {
   Slot slot;
   Incarnation worker;
@@ -172,8 +174,8 @@ struct Note {
 struct WakeAt {
   Time when;
 };  // replaces the wish before
-using Action = std::variant<Introduce, SendReady, SendReport, StartWorker, EndWorker, Forget, EndNode, Relay, Abort,
-                            SaveStacks, AskAgain, StoreStop, Draw, Remember, Note, WakeAt>;
+using Action = std::variant<Introduce, IntroduceAnew, SendReady, SendReport, StartWorker, EndWorker, Forget, EndNode,
+                            Relay, Abort, SaveStacks, AskAgain, StoreStop, Draw, Remember, Note, WakeAt>;
 
 class NodeCore {
  public:

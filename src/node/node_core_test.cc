@@ -90,6 +90,16 @@ TEST_F(NodeScript, StrangersCluster_IsNotObeyedWhileWorkersLive) {
   EXPECT_EQ(Count<EndWorker>(), 0);
 }
 
+// A worker that the old coordinator had asked for was there only after the hello that named no cluster.
+TEST_F(NodeScript, StrangersWelcome_NodeIntroducesItselfAnew) {
+  ReadyWorker();
+  Welcome stranger = MakeWelcome();
+  stranger.cluster = Incarnation(1);
+  stranger.term = Term(50);
+  Do(CoordinatorUp{stranger});
+  EXPECT_EQ(Count<IntroduceAnew>(), 1);
+}
+
 TEST_F(NodeScript, LateOrder_ChangesNothing) {
   ReadyWorker();
   sequence = 10;

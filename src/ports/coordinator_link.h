@@ -33,6 +33,8 @@ class CoordinatorLink {
   virtual void Start(const NodeHello& hello, std::function<void(LinkEvent)> deliver) = 0;
   // What the next connection says; call it when the term or the job became known.
   virtual void UpdateHello(const NodeHello& hello) = 0;
+  // Ends the connection if there is one; LinkLost follows, and the next connection says the newest hello.
+  virtual void ConnectAgain() = 0;
   // None blocks. A report replaces one that is not sent yet. While the link is down both are dropped.
   virtual void SendReady(Slot slot, Incarnation worker, const JoinInfo& info) = 0;
   virtual void SendReport(const NodeReport& report) = 0;

@@ -150,6 +150,7 @@ class AgentLoop {
       link_->Start(a.hello, [this](LinkEvent event) { inbox_->Put(std::move(event)); });
     }
   }
+  void Do(node::IntroduceAnew&) { link_->ConnectAgain(); }
   void Do(node::SendReady& a) { link_->SendReady(a.slot, a.worker, a.info); }
   void Do(node::SendReport& a) { link_->SendReport(a.report); }
   void Do(node::StartWorker& a) {

@@ -191,6 +191,7 @@ class FakeLink : public CoordinatorLink {
     PutHello(w, hello);
     Send(w.Take());
   }
+  void ConnectAgain() override {}  // a test's coordinator knows the node already
   void SendReady(Slot, Incarnation, const JoinInfo& info) override {
     Writer w;
     w.U8(kReady);

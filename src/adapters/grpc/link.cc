@@ -200,6 +200,10 @@ class GrpcLink final : public CoordinatorLink {
     hello_ = hello;
   }
 
+  void ConnectAgain() override {
+    if (auto attempt = Current()) attempt->Cancel();
+  }
+
   void SendReady(Slot slot, Incarnation worker, const JoinInfo& info) override {
     if (auto attempt = Current()) attempt->SendReady(slot, worker, info);
   }

@@ -189,6 +189,20 @@ TEST_F(Stream, CoordinatorRestarted_LinkComesBackWithItsNewestHello) {
   EXPECT_EQ(NextEvent<NodeConnected>().hello.term, Term(4));
 }
 
+TEST_F(Stream, AskedToConnectAgain_LinkComesBackWithItsNewestHello) {
+  auto link = Link();
+  auto connected = NextEvent<NodeConnected>();
+  server_->SendWelcome(connected.stream, Welcome{});
+  NextLink<LinkUp>();
+  NodeHello next = Hello();
+  next.cluster = Incarnation(4);
+  link->UpdateHello(next);
+  link->ConnectAgain();
+  EXPECT_EQ(NextEvent<NodeLost>().stream, connected.stream);
+  NextLink<LinkLost>();
+  EXPECT_EQ(NextEvent<NodeConnected>().hello.cluster, Incarnation(4));
+}
+
 TEST_F(Stream, CoreIsSlow_NewestReportReplacesTheOnesBefore) {
   auto link = Link();
   auto connected = NextEvent<NodeConnected>();
