@@ -55,14 +55,15 @@ std::vector<std::string> Cluster::NodeNames() const {
 bool Cluster::StateLost() const {
   if (fully_committed_ == 0 && newest_running_ == Generation(0)) return false;
   return std::none_of(all_workers_.begin(), all_workers_.end(), [&](const auto& w) {
-    return w->alive && w->state.word.generation == newest_running_ && w->state.word.state != WordState::kTorn;
+    return w->alive && w->state.word.generation == newest_running_ && w->state.word.state != WordState::kTorn &&
+           w->asleep_since == kNever;
   });
 }
 
 uint32_t Cluster::StateHolders() const {
   std::set<std::string> holders;
   for (const auto& w : all_workers_) {
-    const bool holds = w->alive && w->state.word.generation == newest_running_ &&
+    const bool holds = w->alive && w->rank != kNoRank && w->state.word.generation == newest_running_ &&
                        w->state.word.state != WordState::kTorn && w->asleep_since == kNever && !w->deaf;
     if (holds && w->node->up && !w->node->Unreached()) holders.insert(w->node->name);
   }
@@ -193,7 +194,7 @@ void Cluster::Execute(const Action& action) {
     stored_ = a->state;
   } else if (const auto* welcome = std::get_if<SendWelcome>(&action)) {
     SimNode& node = nodes_.at(streams_.at(welcome->stream));
-    After(Hop(), [this, &node, w = *welcome] {
+    After(kStreamHop, [this, &node, w = *welcome] {
       if (node.stream != w.stream || node.cut) return;
       const Incarnation ours = TrainsFor(node);
       if (ours != Incarnation() && ours != w.welcome.cluster && ours != w.welcome.adopts) {
@@ -210,8 +211,7 @@ void Cluster::Execute(const Action& action) {
     if (node.stream == refuse->stream) node.stream = 0;
   } else if (const auto* order = std::get_if<SendOrder>(&action)) {
     SimNode& node = nodes_.at(streams_.at(order->stream));
-    // Streams keep their order: a later message never overtakes, so all hops of one stream take the same time.
-    After(std::chrono::microseconds(300), [this, &node, o = *order] {
+    After(kStreamHop, [this, &node, o = *order] {
       if (node.stream == o.stream && !node.cut && node.agent) TakeOrder(node, o.order);
     });
   } else if (const auto* note = std::get_if<Note>(&action)) {

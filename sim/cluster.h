@@ -23,6 +23,9 @@
 
 namespace locum::sim {
 
+// Streams keep their order: a later message never overtakes, so all hops of one stream take the same time.
+constexpr Duration kStreamHop = std::chrono::microseconds(300);
+
 struct Options {
   uint64_t seed = 1;
   bool jitter = true;   // false: every delay has its mean, for scripts
@@ -87,7 +90,7 @@ class Cluster {
   const std::vector<TimedNote>& notes() const { return notes_; }
   const std::vector<std::string>& violations() const { return violations_; }
   uint32_t StateHolders() const;  // reachable nodes with a worker that does and answers
-  bool StateLost() const;         // no live worker holds a state that counts
+  bool StateLost() const;         // no worker that runs holds a state that counts
   std::string Describe() const;   // every node and worker, for a person
   std::vector<std::string> NodeNames() const;
   bool NodeUp(const std::string& name) const { return nodes_.at(name).up; }

@@ -25,6 +25,7 @@ void Cluster::StartNode(const std::string& name) {
   node.agent_id = Incarnation(random_.Next());
   node.job.clear();
   node.term = Term();
+  node.cluster = Incarnation();
   node.leaving = false;
   node.workers.clear();
   ++node.epoch;
@@ -69,7 +70,7 @@ void Cluster::Connect(SimNode& node) {
   hello.keeper = node.keeper;
   hello.agent = node.agent_id;
   hello.term = node.term;
-  After(std::chrono::microseconds(300), [this, &node, hello, stream = node.stream] {
+  After(kStreamHop, [this, &node, hello, stream = node.stream] {
     if (node.stream == stream) Deliver(NodeConnected{stream, hello});
   });
 }
@@ -260,7 +261,7 @@ void Cluster::SendReport(SimNode& node) {
       ready.push_back({node.stream, slot, worker->id, info});
     }
   }
-  After(std::chrono::microseconds(300), [this, &node, stream = node.stream, report, ready] {
+  After(kStreamHop, [this, &node, stream = node.stream, report, ready] {
     if (node.cut || node.stream != stream) return;
     for (const WorkerReady& r : ready) Deliver(r);
     Deliver(NodeReported{stream, report});
