@@ -240,7 +240,7 @@ void NodeCore::Follow(Slot slot, Place* place, Time now) {
     bool retired = order.retire == place->current;
     if (worker->Alive()) {
       if (retired && order.hung && !worker->stopping) {
-        SaveFirst(worker, now);
+        SaveFirst(worker, "it did not move any more", now);
       } else if (retired || !order.run) {
         End(worker, welcome_->grace, retired ? "retired by the coordinator" : "not wanted by the coordinator");
       } else if (order.worker == place->current) {
@@ -313,9 +313,9 @@ void NodeCore::Tell(Worker* worker, const WorkerOrder& order, Time now) {
 }
 
 // What it hangs in is evidence that ends with it.
-void NodeCore::SaveFirst(Worker* worker, Time now) {
+void NodeCore::SaveFirst(Worker* worker, const std::string& why, Time now) {
   if (std::exchange(worker->saving_stacks, true)) return;
-  worker->why_gone = "it did not move any more";
+  worker->why_gone = why;
   worker->gone_by = now + kStackPatience;
   std::string file = worker->record.log;
   if (file.ends_with(kLogEnding)) file.resize(file.size() - kLogEnding.size());
@@ -364,7 +364,12 @@ void NodeCore::WatchWorkers(Time now) {
     const bool has_rank = worker.told && worker.told->rank != kNoRank;
     if ((quick_ || worker.Waits(now)) && has_rank && worker.WantsAsking(now)) Do(AskAgain{id});
     std::string overdue = worker.Overdue(DeadlinesOf(*welcome_), now);
-    if (!overdue.empty()) End(&worker, Duration(0), overdue);
+    if (overdue.empty()) continue;
+    if (worker.stopping) {
+      End(&worker, Duration(0), overdue);
+    } else {
+      SaveFirst(&worker, overdue, now);
+    }
   }
 }
 

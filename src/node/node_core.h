@@ -214,7 +214,7 @@ class NodeCore {
   void End(Worker* worker, Duration grace, const std::string& why);
   void EndAll(int32_t status, const std::string& why);
   void WatchWorkers(Time now);
-  void SaveFirst(Worker* worker, Time now);
+  void SaveFirst(Worker* worker, const std::string& why, Time now);
   void SayHello();
   void KeepNotes();
   void ReportIfDue(Time now);

@@ -80,6 +80,35 @@ TEST_F(NodeScript, CollectiveThatDoesNotBreak_EndsTheWorkerAtTheDeadline) {
   EXPECT_EQ(Get<EndWorker>().stop.grace, Duration(0));
 }
 
+TEST_F(NodeScript, WorkerBeyondItsDeadline_IsEndedWhenItsStacksAreSaved) {
+  saves_stacks = false;
+  Incarnation id = ReadyWorker();
+  Page(id, kRunning, Position::kInCollective);
+  Order({To(id, Mode::kFreeze, 2)});
+  Answer(id, 2, 0);
+  Pass(seconds(10));
+  EXPECT_EQ(Get<SaveStacks>().file, "/dir/worker.stacks");
+  EXPECT_EQ(Count<EndWorker>(), 0);
+  Pass(seconds(1));
+  EXPECT_EQ(Count<SaveStacks>(), 0);
+  EXPECT_EQ(Count<EndWorker>(), 0);
+  Do(StacksSaved{id});
+  EXPECT_EQ(Get<EndWorker>().stop.grace, Duration(0));
+  EndOf(id);
+  EXPECT_NE(last.workers[0].exit->what.find("was still in its collective 10000 ms"), std::string::npos);
+}
+
+TEST_F(NodeScript, StacksThatAreNeverSaved_DoNotKeepTheWorkerAlive) {
+  saves_stacks = false;
+  Incarnation id = ReadyWorker();
+  Page(id, kRunning, Position::kComputing);
+  Order({To(id, Mode::kFreeze, 2)});
+  Pass(seconds(5));
+  EXPECT_EQ(Count<SaveStacks>(), 1);
+  Pass(seconds(3));
+  EXPECT_EQ(Get<EndWorker>().stop.grace, Duration(0));
+}
+
 TEST_F(NodeScript, LateWorkerWithTheLastCopy_IsEndedOnceAnotherHoldsIt) {
   Incarnation id = ReadyWorker();
   Page(id, kRunning, Position::kInCollective);

@@ -17,16 +17,25 @@ class NodeScript : public testing::Test {
   void Do(const Event& event) {
     actions = core.Step(event, now);
     bool draw = false;
+    std::vector<Incarnation> hung;
     for (const Action& action : actions) {
       if (const auto* wake = std::get_if<WakeAt>(&action)) wake_at = wake->when;
       if (const auto* report = std::get_if<SendReport>(&action)) last = report->report;
       if (std::holds_alternative<Draw>(action)) draw = true;
+      if (const auto* save = std::get_if<SaveStacks>(&action)) hung.push_back(save->worker);
+    }
+    if (saves_stacks) {
+      for (Incarnation worker : hung) Then(StacksSaved{worker});
     }
     if (!draw) return;
     Drawn drawn;
     for (int i = 0; i < 8; ++i) drawn.fresh.push_back(Incarnation(next_random++));
+    Then(drawn);
+  }
+  // Its actions beside those there already.
+  void Then(const Event& event) {
     std::vector<Action> before = std::move(actions);
-    Do(drawn);
+    Do(event);
     actions.insert(actions.begin(), before.begin(), before.end());
   }
   // In steps as an agent makes them; of what they led to only the last one's is kept.
@@ -139,6 +148,7 @@ class NodeScript : public testing::Test {
   Time wake_at = kNever;
   uint64_t next_random = 1000;
   uint64_t sequence = 0;
+  bool saves_stacks = true;  // at once
   NodeCore core{Identity{"node-a", "10.0.0.1", "/dir", Incarnation(8), 43}};
   std::vector<Action> actions;
   NodeReport last;

@@ -162,11 +162,20 @@ class Moments(Base):
             fault, = cluster.events("fault_detected")
             self.assertIn("does not answer its node", fault["reason"])
 
+    def test_stopped_for_ever_in_its_collective_by_the_deadline_of_a_regroup(self):
+        config = '[timeouts]\nhang = "1s"\ncollective = "500ms"\nfreeze = "1m"\n'
+        with self.cluster(f"1:{MIDDLE}:collective:stop", config=config) as cluster:
+            self.check_end(cluster, 1)
+            fault, = cluster.events("fault_detected")
+            self.assertIn("was still in its collective 500 ms", fault["reason"])
+            self.assertEqual(len(list((cluster.dir / "nodes").glob("*/*.stacks"))), 1)
+
     def test_survivor_that_never_leaves_its_collective(self):
         """It is killed by its node when timeouts.collective has passed, and started again in its place as well."""
         with self.cluster(f"1:{MIDDLE}:forward:kill", "--deaf", 2, config='[timeouts]\ncollective = "500ms"\n') as cluster:
             self.check_end(cluster, 1, 2)
             self.assertIn("was still in its collective 500 ms", cluster.events("fault_detected")[1]["reason"])
+            self.assertEqual(len(list((cluster.dir / "nodes").glob("*/*.stacks"))), 1)
 
     def test_survivors_that_never_leave_and_a_program_that_starts_slowly(self):
         """Both would be killed before anyone else holds the state; one is kept until its peers have it."""
