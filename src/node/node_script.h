@@ -34,7 +34,7 @@ class NodeScript : public testing::Test {
   }
   // Its actions beside those there already.
   void Then(const Event& event) {
-    std::vector<Action> before = std::move(actions);
+    std::vector<Action> before = std::exchange(actions, {});
     Do(event);
     actions.insert(actions.begin(), before.begin(), before.end());
   }
