@@ -106,6 +106,7 @@ class Round:
         self.cluster = None
         self.status = None
         self.holders = {}  # pid: start time, of the workers that held a rank when the job last ran
+        self.struck = set()  # (pid, start time) of those that were told to end; a killed one is there for some moments yet
         self.stopped = []  # (when to continue, pid, start time)
         self.done = []
 
@@ -123,7 +124,8 @@ class Round:
 
     def alive(self, gone=()):
         return [pid for pid, start in self.holders.items()
-                if pid not in gone and start is not None and harness.start_time(pid) == start]
+                if pid not in gone and start is not None and (pid, start) not in self.struck
+                and harness.start_time(pid) == start]
 
     def rank(self, line):
         return next((r for r in self.status["ranks"] if r["rank"] == line["rank"]), None)
@@ -225,6 +227,7 @@ class Round:
         pids, number = self.victims(line)
         if not pids or len(self.alive(pids)) < 1:
             return False
+        self.struck.update((pid, harness.start_time(pid)) for pid in pids)
         self.send(pids, number)
         return True
 
