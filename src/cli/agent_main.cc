@@ -109,9 +109,7 @@ int AgentMain(const AgentArgs& args) {
   if (!config.agent_interface.empty()) {
     options.agent_command.insert(options.agent_command.end(), {"--interface", config.agent_interface});
   }
-  if (!config.agent_token_file.empty()) {
-    options.agent_command.insert(options.agent_command.end(), {"--token-file", AbsolutePath(config.agent_token_file)});
-  }
+  options.agent_environment = {{kTokenVariable, *token}};  // the file may be gone when an agent is started again
   // Refused before it ever joined: the reason was told, and nobody needs what it has made.
   options.ended = [&](int status) {
     if (status != kExitFailed || HoldsWorkerFiles(dir)) return start.Keep();
@@ -123,7 +121,7 @@ int AgentMain(const AgentArgs& args) {
 
 int AgentdMain(const AgentdArgs& args) {
   ::signal(SIGPIPE, SIG_IGN);
-  auto token = FindToken(args.token_file, "");
+  auto token = FindToken("", "");
   if (!token.ok()) return Complain(token.status().message(), kExitUsage);
   AgentOptions options;
   options.dir = args.dir;

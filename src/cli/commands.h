@@ -28,7 +28,7 @@ int AgentMain(const AgentArgs& args);
 
 // What a keeper starts.
 struct AgentdArgs {
-  std::string coordinator, dir, name, address, interface_name, token_file;
+  std::string coordinator, dir, name, address, interface_name;
   int keeper_fd = -1;
 };
 int AgentdMain(const AgentdArgs& args);

@@ -33,6 +33,10 @@ constexpr Duration kDrain = std::chrono::milliseconds(500);   // for last orders
 constexpr size_t kEndTail = 1u << 20;                         // of the history; little is told after a job's end
 constexpr Duration kSnapshotPause = std::chrono::seconds(1);  // between two writings of status.json
 
+// What was recorded went with it, and what follows it has no place: no room brings that back.
+const std::string kDirectoryGone =
+    "; the directory was deleted: a node that fails is not replaced any more. Let the job end, or stop it";
+
 Time Now() {
   return Time{std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch()).count()};
 }
@@ -82,6 +86,7 @@ class Session {
   Status Prepare();
   Status PrepareDirectory();
   Status TakeUp(std::optional<PersistentState> stored);
+  Status TakeToken();
   Status RefuseEnded(const PersistentState& ended);
   Status Listen();
   void MakeLoop();
@@ -93,6 +98,7 @@ class Session {
   void FlushEvents();
   void TellRoom();
   void WriteSnapshot();
+  bool DirectoryIsGone() const { return ::access(dir_.c_str(), F_OK) != 0 && errno == ENOENT; }
   static std::string Changed(const std::string& before, const Status& status, const std::string& what);
 
   const CoordinatorArgs args_;
@@ -152,12 +158,25 @@ Status Session::PrepareDirectory() {
   if (!stored.ok()) return stored.status();
   LOCUM_RETURN_IF_ERROR(TakeUp(std::move(*stored)));
 
-  auto token = EnsureToken(args_.config.token_file, dir_);
-  if (!token.ok()) return token.status();
-  token_ = *token;
+  LOCUM_RETURN_IF_ERROR(TakeToken());
   auto events = EventLog::Open(dir_ + "/" + kEventsFile);
   if (!events.ok()) return events.status();
   events_ = std::move(*events);
+  return OkStatus();
+}
+
+Status Session::TakeToken() {
+  if (term_ > Term(1) && args_.config.token_file.empty()) {
+    auto known = FindToken("", dir_);
+    if (known.status().code() == Code::kUnavailable) {
+      return Refused(dir_ + "/" + kTokenFile + " is missing, and the nodes of the unfinished job " + spec_.job +
+                     " know no other token; give the one that their agents were started with by --token-file or " +
+                     kTokenVariable);
+    }
+  }
+  auto token = EnsureToken(args_.config.token_file, dir_);
+  if (!token.ok()) return token.status();
+  token_ = *token;
   return OkStatus();
 }
 
@@ -251,8 +270,10 @@ void Session::FlushEvents() {
 // What cannot be written now is the first sign that the store will not be writable when it counts.
 void Session::TellRoom() {
   const std::string& error = !events_error_.empty() ? events_error_ : snapshot_error_;
-  loop_->ReportRoom(
-      error.empty() ? "" : error + "; free space in " + dir_ + " before a node fails: without it none can be replaced");
+  if (error.empty()) return loop_->ReportRoom("");
+  loop_->ReportRoom(error + (DirectoryIsGone() ? kDirectoryGone
+                                               : "; free space in " + dir_ +
+                                                     " before a node fails: without it none can be replaced"));
 }
 
 Status Session::Persist(const PersistentState& state) {
@@ -262,8 +283,10 @@ Status Session::Persist(const PersistentState& state) {
     store_error_.clear();
     return status;
   }
-  status = Internal(status.message() + "; free space in " + dir_ +
-                    " (or mend its disk): nothing is decided until this can be written, training goes on meanwhile");
+  status = Internal(status.message() + (DirectoryIsGone() ? kDirectoryGone
+                                                          : "; free space in " + dir_ +
+                                                                " (or mend its disk): nothing is decided until this "
+                                                                "can be written, training goes on meanwhile"));
   store_error_ = Changed(store_error_, status, "");
   return status;
 }

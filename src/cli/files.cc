@@ -168,7 +168,7 @@ Status PointLatest(const std::string& job) {
 }
 
 Result<std::string> ReadToken(const std::string& path) {
-  auto text = ReadFile(path, 4096);
+  auto text = ReadFile(path, kMaxTokenFile);
   if (!text.ok()) return text.status().Annotate("token");
   return CheckToken(*text, path);
 }
@@ -189,7 +189,7 @@ Result<std::string> EnsureToken(const std::string& file, const std::string& dir)
     token = RandomHex(kTokenBytes);
   }
   std::string path = dir + "/" + kTokenFile;
-  auto present = ReadFile(path, 4096);
+  auto present = ReadFile(path, kMaxTokenFile);
   if (!present.ok() || *present != *token + "\n") {
     LOCUM_RETURN_IF_ERROR(WriteFileAtomically(path, *token + "\n", 0600));
   }

@@ -14,6 +14,7 @@ inline constexpr const char* kCoordinatorLog = "coordinator.log";
 inline constexpr const char* kStatusFile = "status.json";
 inline constexpr const char* kRunsDir = ".locum";
 inline constexpr const char* kLatest = "latest";
+inline constexpr size_t kMaxTokenFile = 4096;
 inline constexpr const char* kTokenVariable = "LOCUM_TOKEN";
 
 Result<std::string> ReadFile(const std::string& path, size_t limit = 1u << 20);

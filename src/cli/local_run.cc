@@ -91,7 +91,18 @@ int LocalRun::Main() {
   return status_ == kExitOk && display_.LostOutput() ? kExitFailed : status_;
 }
 
+// The nodes that run know this token and no other: whoever starts beside them must find it.
+void LocalRun::KeepToken() {
+  const std::string path = dir_ + "/" + kTokenFile;
+  auto present = ReadFile(path, kMaxTokenFile);
+  if (present.ok() && *present == token_ + "\n") return;
+  if (Status written = WriteFileAtomically(path, token_ + "\n", 0600); !written.ok()) {
+    display_.Message(written.message() + "; what is started now does not find the job's token");
+  }
+}
+
 bool LocalRun::StartCoordinator(int port) {
+  KeepToken();
   std::vector<std::string> words = {"coordinator"};
   words.insert(words.end(), args_.passed_on.begin(), args_.passed_on.end());
   words.insert(words.end(), {"--dir", dir_, "--job", job_, "--lock-fd", std::to_string(lock_fd_), "--local-port",
@@ -110,6 +121,7 @@ bool LocalRun::StartCoordinator(int port) {
 void LocalRun::StartNode(Node* node) {
   node->start_at = Clock::time_point::max();
   node->started_at = Clock::now();
+  KeepToken();
   auto pid = children_.Start({"agent", "--coordinator", address_, "--name", node->name, "--dir", node->dir,
                               "--token-file", dir_ + "/" + kTokenFile},
                              node->dir + "/output.log");

@@ -51,6 +51,7 @@ class LocalRun {
   };
 
   bool StartCoordinator(int port);
+  void KeepToken();
   void StartNode(Node* node);
   void AwaitAddress();
   Status StartAll();

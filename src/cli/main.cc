@@ -18,7 +18,8 @@ constexpr const char* kFooter =
     "  1    it did not work (a wrong token, an unreachable coordinator, a full disk)\n"
     "  2    something in flags, config, DIR or port is for you to change\n"
     "  126  the command is not executable       127  the command does not exist\n"
-    "  130  stopped by Ctrl-C (SIGINT)          143  stopped by SIGTERM\n";
+    "  129  stopped by SIGHUP                   130  stopped by Ctrl-C (SIGINT)\n"
+    "  143  stopped by SIGTERM\n";
 
 // Flags that stand for keys of the config file, collected as text and applied over the file.
 class KeyedFlags {
@@ -226,7 +227,6 @@ class Program {
     daemon->add_option("--name", agentd_.name)->required();
     daemon->add_option("--address", agentd_.address)->required();
     daemon->add_option("--interface", agentd_.interface_name);
-    daemon->add_option("--token-file", agentd_.token_file);
     daemon->add_option("--keeper-fd", agentd_.keeper_fd)->required();
     actions_.emplace_back(daemon, [this] { return AgentdMain(agentd_); });
   }

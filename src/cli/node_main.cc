@@ -14,7 +14,8 @@
 namespace locum {
 
 int RunKeeper(const KeeperOptions& options) {
-  auto host = PosixKeeperHost::Create({options.dir, options.name, options.agent_command, options.parent_pidfd});
+  auto host = PosixKeeperHost::Create(
+      {options.dir, options.name, options.agent_command, options.agent_environment, options.parent_pidfd});
   if (!host.ok()) {
     std::fprintf(stderr, "locum agent: %s\n", host.status().message().c_str());
     return 1;

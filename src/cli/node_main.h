@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ports/coordinator_link.h"
@@ -11,11 +12,12 @@
 namespace locum {
 
 struct KeeperOptions {
-  std::string dir;                         // the node's own; made if it is not there
-  std::string name;                        // the node's
-  std::vector<std::string> agent_command;  // exec'ed with "--keeper-fd", "<n>" appended
-  int parent_pidfd = -1;                   // the keeper shuts down when this process dies
-  std::function<void(int)> ended;          // told the exit status while the directory is still locked
+  std::string dir;                                                     // the node's own; made if it is not there
+  std::string name;                                                    // the node's
+  std::vector<std::string> agent_command;                              // exec'ed with "--keeper-fd", "<n>" appended
+  std::vector<std::pair<std::string, std::string>> agent_environment;  // beside the keeper's own
+  int parent_pidfd = -1;                                               // the keeper shuts down when this process dies
+  std::function<void(int)> ended;  // told the exit status while the directory is still locked
 };
 // Blocks until the keeper was shut down and nothing of the node is left; returns the process's exit status. Writes to
 // standard error what keeps it from working. To be called while the process has one thread.

@@ -126,6 +126,20 @@ void EachLine(const std::string& text, F each) {
   }
 }
 
+// Where `wanted` needs a coordinator and none runs for `dir`.
+int ComplainOfNone(const std::string& dir, const std::string& wanted, const std::string& what_to_do) {
+  auto store = Store::OpenToRead(dir);
+  auto stored = store.ok() ? (*store)->Load() : Result<std::optional<PersistentState>>(store.status());
+  const bool known = stored.ok() && stored->has_value();
+  if (known && ((*stored)->phase == JobPhase::kFinished || (*stored)->phase == JobPhase::kFailed)) {
+    return Complain("the job " + (*stored)->spec.job + " in " + dir + " has " +
+                        ((*stored)->phase == JobPhase::kFinished ? "finished" : "failed") + "; there is nothing to " +
+                        wanted,
+                    kExitFailed);
+  }
+  return Complain("no coordinator runs for " + dir + "; " + what_to_do, kExitFailed);
+}
+
 int FailedOr(const Status& status) {
   return Complain(status.message(), status.code() == Code::kInvalid ? kExitUsage : kExitFailed);
 }
@@ -172,10 +186,10 @@ int AdoptMain(const Target& target) {
   auto found = Find(target);
   if (!found.ok()) return FailedOr(found.status());
   if (found->client == nullptr) {
-    return Complain(
-        "no coordinator runs for " + found->dir + "; start one where the lost one was, with the same command " +
-            "and the same token: locum coordinator --dir " + found->dir + " --listen HOST:PORT -- COMMAND...",
-        kExitFailed);
+    return ComplainOfNone(found->dir, "take over",
+                          "start one where the lost one was, with the same command and the same token: locum "
+                          "coordinator --dir " +
+                              found->dir + " --listen HOST:PORT -- COMMAND...");
   }
   if (Status status = found->client->Adopt(); !status.ok()) return FailedOr(status);
   std::cout << "accepted: the nodes that train for the lost coordinator are taken over\n" << std::flush;
@@ -186,8 +200,7 @@ int FailbackMain(const Target& target, const std::string& node, bool wait) {
   auto found = Find(target);
   if (!found.ok()) return FailedOr(found.status());
   if (found->client == nullptr) {
-    return Complain("no coordinator runs for " + found->dir + "; start it with: locum coordinator --dir " + found->dir,
-                    kExitFailed);
+    return ComplainOfNone(found->dir, "give back", "start it with: locum coordinator --dir " + found->dir);
   }
   EventSource source(&*found);
   while (wait) {  // what was is not what is waited for

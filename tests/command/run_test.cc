@@ -23,6 +23,13 @@ TEST_F(Command, GoodRun_ShowsNoFault) {
   EXPECT_EQ(status["job"]["spares"], 1);
   EXPECT_EQ(status["nodes"][2]["role"], "spare");
   EXPECT_EQ(Run({"replay", "d"}).status, 0);
+  for (const std::vector<std::string>& late : {std::vector<std::string>{"failback", "node-0"}, {"adopt"}}) {
+    std::vector<std::string> words = late;
+    words.insert(words.end(), {"--dir", "d"});
+    const Outcome asked = Run(words);
+    EXPECT_EQ(asked.status, 1);
+    EXPECT_THAT(asked.err, HasSubstr("has finished; there is nothing to "));
+  }
 }
 
 TEST_F(Command, OutputOfRankZero_IsPassedFromItsFirstByte) {

@@ -3,11 +3,12 @@
 import json
 import os
 import signal
+import subprocess
 import sys
 import unittest
 
 import harness
-from harness import BIN, Cluster
+from harness import BIN, Cluster, Parts
 
 COMMAND = [BIN / "minimal", "--steps", 500, "--step-ms", 10]
 
@@ -42,6 +43,58 @@ class Coordinator(unittest.TestCase):
             self.assertEqual(cluster.wait_exit(), 0, cluster.stderr())
             self.assertEqual(harness.last_line(cluster.stdout()), final)
             self.assertEqual(cluster.left_behind(), [])
+
+    def test_killed_after_its_token_was_deleted(self):
+        """The nodes know the old one. Then an agent is lost, which its keeper starts again, and a node."""
+        final = self.final_of_undisturbed()
+        with Cluster("--nodes", 3, "--spares", 1, command=COMMAND) as cluster:
+            before = cluster.wait_step(30)
+            token = cluster.dir / "token"
+            known = token.read_text()
+            token.unlink()
+            agent = next(n for n in before["nodes"] if n["name"] == before["ranks"][0]["node"])
+            os.kill(agent["agent_pid"], signal.SIGKILL)
+            cluster.wait_event("node_connected_again")
+            self.kill_coordinator(cluster)
+            cluster.wait_event("job_adopted")
+            self.assertEqual(token.read_text(), known)
+            after = cluster.wait_status("training", lambda s: s["job"]["state"] == "running")
+            self.assertEqual([r["worker_pid"] for r in after["ranks"]], [r["worker_pid"] for r in before["ranks"]])
+            token.write_text("another\n")
+            cluster.kill_node(cluster.node_of_rank(1, after), after)
+            cluster.wait_event("step_resumed", 2)
+            self.assertEqual(cluster.wait_exit(), 0, cluster.stderr())
+            self.assertEqual(harness.last_line(cluster.stdout()), final)
+            self.assertEqual(token.read_text(), known)  # for the node that was started again
+            self.assertEqual(cluster.left_behind(), [])
+
+    def test_without_its_token_no_job_is_taken_up(self):
+        with Parts("--nodes", 2, command=COMMAND) as cluster:
+            token = cluster.dir / "token"
+            known = token.read_text()
+            for name in ("a", "b"):
+                cluster.start_agent(name)
+            before = cluster.wait_step(30)
+            cluster.process.kill()
+            cluster.process.wait()
+            for name in (*cluster.dir.glob("token*"), cluster.dir / "coordinator.json"):
+                name.unlink()
+            port = ("--port", cluster.address.rsplit(":", 1)[1])
+            refused = cluster.ask("coordinator", *port)
+            self.assertEqual(refused.returncode, 2)
+            self.assertIn(f"{token} is missing, and the nodes of the unfinished job", refused.stderr)
+            self.assertFalse(token.exists())
+            # With the one that the nodes know it is taken up, by the same workers.
+            (cluster.tmp / "mine").write_text(known)
+            with open(cluster.tmp / "err", "ab") as err:
+                cluster.process = subprocess.Popen(
+                    [harness.LOCUM, "coordinator", "--dir", str(cluster.dir), *port, "--token-file", str(cluster.tmp / "mine")],
+                    stdout=err, stderr=err, stdin=subprocess.DEVNULL, env=cluster.environment)
+            cluster.wait_event("job_adopted")
+            after = cluster.wait_status("training", lambda s: s["job"]["state"] == "running")
+            self.assertEqual([r["worker_pid"] for r in after["ranks"]], [r["worker_pid"] for r in before["ranks"]])
+            self.assertEqual(cluster.wait_exit(), 0, cluster.stderr())
+            self.assertEqual(token.read_text(), known)
 
     def test_killed_in_a_recovery(self):
         final = self.final_of_undisturbed()

@@ -36,7 +36,7 @@ void AgentProcess::Start() {
   program.command = setup_.command;
   program.command.push_back("--keeper-fd");
   program.command.push_back(std::to_string(theirs.get()));
-  program.environment = EnvironmentWith({});
+  program.environment = EnvironmentWith(setup_.environment);
   program.output_fd = setup_.log_fd;
   program.kept_fd = theirs.get();
   program.mask = setup_.mask;

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "adapters/posix/event_poll.h"
@@ -20,8 +21,9 @@ namespace locum {
 class AgentProcess {
  public:
   struct Setup {
-    std::vector<std::string> command;  // gets "--keeper-fd N" appended
-    int log_fd = -1;                   // its standard output and error
+    std::vector<std::string> command;                              // gets "--keeper-fd N" appended
+    std::vector<std::pair<std::string, std::string>> environment;  // beside this process's
+    int log_fd = -1;                                               // its standard output and error
     sigset_t mask{};
     bool restore_sigpipe = false;
   };

@@ -104,7 +104,9 @@ Status PosixKeeperHost::Open(const Options& options) {
                              PidfdTellsEnd()},
       emit);
   agent_ = std::make_unique<AgentProcess>(
-      &poll_, AgentProcess::Setup{options.agent_command, log_.get(), first_mask_, restore_sigpipe_}, emit);
+      &poll_,
+      AgentProcess::Setup{options.agent_command, options.agent_environment, log_.get(), first_mask_, restore_sigpipe_},
+      emit);
   return OkStatus();
 }
 

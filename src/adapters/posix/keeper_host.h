@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "adapters/posix/agent_process.h"
@@ -22,7 +23,8 @@ class PosixKeeperHost : public KeeperHost {
     std::string dir;   // made if it is not there
     std::string name;  // the node's
     std::vector<std::string> agent_command;
-    int parent_pidfd = -1;  // EndAsked when that process dies
+    std::vector<std::pair<std::string, std::string>> agent_environment;  // beside this process's
+    int parent_pidfd = -1;                                               // EndAsked when that process dies
   };
   // Takes the directory, makes this process a child subreaper, and from here on takes its SIGTERM, SIGINT, SIGHUP
   // and SIGCHLD as events. For processes with one thread. One object a process.
