@@ -197,9 +197,10 @@ bool Coordinator::Impl::StandsStill(Duration since) const {
     if (node->connected && !node->reported) return false;
     const WorkerReport* report = ReportOf(p);
     if (!report || report->life != WorkerLife::kReady) continue;
-    const bool waits = report->state.position == Position::kInCollective ||
-                       report->state.position == Position::kParked || report->state.broken == p_.generation ||
-                       (!resumed_ && report->state.connected != p_.generation);
+    // In a collective is every rank again and again; its report may be as old as the heartbeat, and by then it has long gone
+    // on. Only one that stands there is said to wait, and says so at once.
+    const bool waits = report->waits || report->state.position == Position::kParked ||
+                       report->state.broken == p_.generation || (!resumed_ && report->state.connected != p_.generation);
     if (!waits) return false;
   }
   return now_ - last_progress_ >= since;

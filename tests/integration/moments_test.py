@@ -68,6 +68,14 @@ class Base(unittest.TestCase):
         expected = {f"node-{i}": 1 + restarted.count(i) for i in range(WORLD + 1)}
         self.assertEqual(workers, expected)
 
+    def kill_while_others_wait(self, cluster, rank):
+        """Of `rank`, held in the forward of MIDDLE by hook 0, once all others have entered the collective of that step."""
+        self.wait_acted(cluster)
+        cluster.wait("the others to wait in their collective", lambda: len(
+            {r.rank for r in cluster.records() if r.step == MIDDLE and r.rank != rank and r.collective_ns}) == WORLD - 1)
+        status = cluster.wait_status("its pid", lambda s: len(s["ranks"]) == WORLD and s["ranks"][rank]["worker_pid"])
+        os.kill(status["ranks"][rank]["worker_pid"], signal.SIGKILL)
+
     def strike(self, rank, step, place, action="kill"):
         with self.subTest(rank=rank, step=step, place=place, action=action):
             for file in self.tmp.glob("*.acted"):
@@ -172,7 +180,8 @@ class Moments(Base):
 
     def test_survivor_that_never_leaves_its_collective(self):
         """It is killed by its node when timeouts.collective has passed, and started again in its place as well."""
-        with self.cluster(f"1:{MIDDLE}:forward:kill", "--deaf", 2, config='[timeouts]\ncollective = "500ms"\n') as cluster:
+        with self.cluster(f"1:{MIDDLE}:forward:hold", "--deaf", 2, config='[timeouts]\ncollective = "500ms"\n') as cluster:
+            self.kill_while_others_wait(cluster, 1)
             self.check_end(cluster, 1, 2)
             self.assertIn("was still in its collective 500 ms", cluster.events("fault_detected")[1]["reason"])
             self.assertEqual(len(list((cluster.dir / "nodes").glob("*/*.stacks"))), 1)
@@ -180,8 +189,9 @@ class Moments(Base):
     def test_survivors_that_never_leave_and_a_program_that_starts_slowly(self):
         """Both would be killed before anyone else holds the state; one is kept until its peers have it."""
         slowly = ["sh", "-c", f'mkdir "{self.tmp}/$(echo "$LOCUM_SOCKET" | cksum)" || sleep 3; exec "$@"', "sh"]
-        with self.cluster(f"1:{MIDDLE}:forward:kill", "--deaf", 0, "--deaf", 2, before=slowly,
+        with self.cluster(f"1:{MIDDLE}:forward:hold", "--deaf", 0, "--deaf", 2, before=slowly,
                           config='[timeouts]\ncollective = "500ms"\n') as cluster:
+            self.kill_while_others_wait(cluster, 1)
             self.check_end(cluster, 1, 2, 0)
 
     def test_second_failure_while_all_survivors_are_late(self):
@@ -191,8 +201,8 @@ class Moments(Base):
                 for file in self.tmp.glob("*.acted"):
                     file.unlink()
                 config = '[timeouts]\ncollective = "500ms"\n'
-                with self.cluster(f"0:{MIDDLE}:forward:kill", "--deaf", 0, "--deaf", 1, "--deaf", 2, config=config) as cluster:
-                    self.wait_acted(cluster)
+                with self.cluster(f"0:{MIDDLE}:forward:hold", "--deaf", 0, "--deaf", 1, "--deaf", 2, config=config) as cluster:
+                    self.kill_while_others_wait(cluster, 0)
                     status = cluster.wait_status("three ranks", lambda s: len(s["ranks"]) == WORLD and s["ranks"][2]["worker_pid"])
                     time.sleep(0.2)
                     agent = next(n["agent_pid"] for n in status["nodes"] if n["name"] == status["ranks"][2]["node"])
