@@ -25,9 +25,13 @@ Status Coordinator::Impl::CheckAdopt() const {
 }
 
 void Coordinator::Impl::On(const AdoptRequested& e) {
-  const Status status = Adopting() ? OkStatus() : CheckAdopt();
+  // Asked again while those taken over turn out to hold nothing, it is meant for others who have come since.
+  const bool others =
+      std::any_of(nodes_.begin(), nodes_.end(), [](const auto& n) { return n.second.stranger && n.second.connected; });
+  const bool goes_on = Adopting() && (adopted_ranks_ != 0 || !others);
+  const Status status = goes_on ? OkStatus() : CheckAdopt();
   out_.emplace_back(Answer{e.request, status});
-  if (!status.ok() || Adopting()) return;
+  if (!status.ok() || goes_on) return;
   for (const auto& [name, node] : nodes_) {
     if (!node.stranger || !node.connected) continue;
     p_.adopts = node.hello.cluster;
@@ -55,10 +59,11 @@ void Coordinator::Impl::ProgressAdopt() {
   for (const auto& [name, node] : nodes_) {
     if (!node.connected || !node.reported || node.stranger) continue;
     for (const auto& [slot, info] : node.slots) {
-      if (!info.Ready() || info.report->state.rank == kNoRank) continue;
+      if (!info.report) continue;
       const WorkerState& s = info.report->state;
-      running = std::max(running, s.word.generation);
       newest = std::max({newest, s.word.generation, s.frozen, s.verified.generation});
+      if (!info.Ready() || s.rank == kNoRank) continue;
+      running = std::max(running, s.word.generation);
       if (s.word.generation == Generation(0) || s.word.generation < in[s.rank]) continue;
       in[s.rank] = s.word.generation;
       found[s.rank] = {s.rank, name, name, slot, info.worker};
@@ -70,10 +75,12 @@ void Coordinator::Impl::ProgressAdopt() {
                    std::to_string(World()) + " ranks (--nodes, --nproc-per-node)";
     return;
   }
+  adopted_ranks_ = found.size();
   const Time due = adopt_since_ + T().adopt;
   if (found.size() < World() && (now_ < due || found.empty())) {
     waiting_for_ = "the nodes that are taken over: " + std::to_string(found.size()) + " of " + std::to_string(World()) +
                    " ranks have reported";
+    if (now_ >= due) waiting_for_ += "; if none is left, end their agents and start the job in a new directory";
     return Want(std::max(due, now_ + T().heartbeat));
   }
   TakeOver(found, running, newest);
@@ -108,9 +115,9 @@ void Coordinator::Impl::TakeOver(const std::map<Rank, Placement>& found, Generat
   }
   // Of what ran before only the newest is known; a copy of an older generation cannot be judged and does not count.
   p_.history = {{running, ::locum::Step(0)}};
-  p_.generation = newest;
-  p_.adopts = Incarnation();
-  p_.phase = JobPhase::kRunning;
+  // Their nodes may have been told of generations that no worker has answered for; a worker takes no lower one.
+  p_.generation = Generation(newest.value + kMaxOpened);
+  p_.phase = JobPhase::kRunning;  // who was not there then may still come and is one of ours
   resumed_ = true;
   last_progress_ = now_;
   Note& note = AddNote("job_taken_over");

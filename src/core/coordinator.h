@@ -112,7 +112,7 @@ struct PersistentState {
   JobSpec spec;
   Term term;
   Incarnation cluster;
-  Incarnation adopts;  // 0, or the cluster whose nodes are being taken over
+  Incarnation adopts;  // 0, or the cluster whose nodes are being taken over, and were once the job runs
   JobPhase phase = JobPhase::kGathering;
   Generation generation;  // the newest opened
   Step recovery_step;     // of that generation, once fixed

@@ -2,6 +2,7 @@
 // was; a lost stream together with a broken collective; silence while training stands still. A node that is
 // silent while its job commits is only suspect: a commit proves every worker of the generation alive.
 #include <algorithm>
+#include <utility>
 
 #include "core/impl.h"
 
@@ -232,8 +233,8 @@ void Coordinator::Impl::DetectSilence() {
       silent.insert(p.node);
     } else {
       Want(SilentAt(*node));
-      if (node->suspect_noted) {
-        node->suspect_noted = false;
+      // Suspected by an earlier coordinator, too.
+      if (std::exchange(node->suspect_noted, false) || node->state == NodeState::kSuspect) {
         SetState(*node, NodeState::kHealthy, "");
       }
     }

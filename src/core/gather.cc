@@ -43,9 +43,14 @@ void Coordinator::Impl::FailStart(const Node& node, const SlotInfo& slot) {
 
 void Coordinator::Impl::Gather() {
   if (p_.phase != JobPhase::kGathering || Adopting()) return;
+  // One that is not welcomed ends its stream and comes again; so it counts until it has stayed away for a while.
   std::string strangers;
   for (const auto& [name, node] : nodes_) {
-    if (node.stranger && node.connected) strangers += (strangers.empty() ? "" : ", ") + name;
+    if (!node.stranger) continue;
+    const Time forgotten = node.lost_at + T().adopt;
+    if (!node.connected && now_ >= forgotten) continue;
+    if (!node.connected) Want(forgotten);
+    strangers += (strangers.empty() ? "" : ", ") + name;
   }
   if (!strangers.empty()) {
     waiting_for_ = "an operator: nodes that train for another coordinator are connected (" + strangers +
@@ -57,6 +62,10 @@ void Coordinator::Impl::Gather() {
     if (NodeReady(node)) ready.push_back(&node);
     for (auto& [slot, info] : node.slots) {
       if (!info.refuse.empty()) return Fail(1, info.refuse);
+      // What has trained, or ended before this coordinator's time, was not started by it: the database before is lost.
+      const bool old = info.Exited() && (info.report->state.word.generation != Generation(0) ||
+                                         (!info.seen_alive && !node.hello.job.empty()));
+      if (old) info.retire = info.worker;
       if (info.Exited() && info.worker != info.retire) {
         // A node that was told to stop by its operator ended its own worker: it simply leaves.
         if (info.report->exit && info.report->exit->stopped) continue;

@@ -88,7 +88,8 @@ void Coordinator::Impl::ProgressFreeze() {
     Want(due);
   }
   if (!late.empty()) return Open(late, late.front().reason);
-  if (all && !StateMayExist()) {
+  // Before the first generation runs there is nothing to lose: any fresh worker holds the first state.
+  if (all && !p_.history.empty() && !StateMayExist()) {
     for (const Placement& p : p_.leaving) {
       const Node* node = NodeOf(p);
       if (!Gone(p.worker) || proven_dead_.count(p.worker)) continue;
@@ -108,7 +109,14 @@ void Coordinator::Impl::ProgressFreeze() {
   }
   const bool placed =
       std::none_of(p_.ranks.begin(), p_.ranks.end(), [](const Placement& p) { return p.worker == Incarnation(); });
-  if (all && placed) FixRecovery();
+  if (!all || !placed) return;
+  // Of the dead among them the next look makes faults, and places their ranks anew.
+  const bool dead = std::any_of(p_.ranks.begin(), p_.ranks.end(), [&](const Placement& p) {
+    const WorkerReport* report = ReportOf(p);
+    return proven_dead_.count(p.worker) || (report && report->life == WorkerLife::kExited);
+  });
+  if (dead) return Want(now_ + kLookAgain);
+  FixRecovery();
 }
 
 std::string Coordinator::Impl::WhatIsLost() const {

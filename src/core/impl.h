@@ -17,8 +17,10 @@
 namespace locum {
 
 // Generations opened in a row without one commit; then something is wrong that a new group does not mend.
+inline constexpr size_t kMaxRefused = 1024;
 inline constexpr uint32_t kMaxFruitless = 8;
 inline constexpr Duration kLateToTell = std::chrono::seconds(1);  // a trainer that is awaited for longer is told of
+inline constexpr Duration kLookAgain = std::chrono::milliseconds(1);
 // Generations opened since the last commit, those that never ran counted too.
 inline constexpr uint32_t kMaxOpened = 64;
 // Starts of a worker that failed before it was ready; then the node is set aside.
@@ -48,6 +50,7 @@ struct SlotInfo {
   uint32_t failed_starts = 0;  // in a row
   Time restart_at{};           // not before
   Time started_at{};           // when this incarnation was first seen
+  bool seen_alive = false;     // by this coordinator
   bool Ready() const {
     return report && report->life == WorkerLife::kReady && info && refuse.empty() && worker != retire;
   }
@@ -212,7 +215,7 @@ struct Coordinator::Impl {
   void CancelMove(const std::string& why);
 
   // adopt.cc: the nodes of a coordinator whose database is lost
-  bool Adopting() const { return p_.adopts != Incarnation(); }
+  bool Adopting() const { return p_.adopts != Incarnation() && p_.phase == JobPhase::kGathering; }
   Status CheckAdopt() const;
   void WelcomeStranger(Node& node);
   void ProgressAdopt();
@@ -255,6 +258,7 @@ struct Coordinator::Impl {
   PersistentState saved_;
   bool ever_saved_ = false;
   std::map<std::string, Node> nodes_;
+  std::map<std::string, std::string> refused_;  // by name, why; as the history last told
 
   Time now_{};
   bool started_ = false;
@@ -288,6 +292,7 @@ struct Coordinator::Impl {
   std::map<std::pair<std::string, std::string>, Alarm> alarms_;  // by name and node
   Time waiting_since_{};
   Time adopt_since_{};
+  size_t adopted_ranks_ = 0;  // of those taken over, that have reported
   Time broken_since_{};
   bool broken_ = false;
   Time phase_since_{};

@@ -1,5 +1,6 @@
 // Facts about nodes and workers: who is there, who is ready, who fits.
 #include <algorithm>
+#include <utility>
 
 #include "core/impl.h"
 
@@ -72,18 +73,26 @@ std::string Coordinator::Impl::WhyRefused(const NodeHello& h, bool stranger) con
 
 void Coordinator::Impl::On(const NodeConnected& e) {
   const NodeHello& h = e.hello;
-  const bool stranger = h.cluster != Incarnation() && h.cluster != p_.cluster;
+  // Terms of the cluster that is taken over say nothing here, but its nodes obey no lower one.
+  const bool theirs = h.cluster != Incarnation() && h.cluster == p_.adopts;
+  if (theirs && !Over() && !ended_) p_.term = std::max(p_.term, h.term.Next());
+  const bool taken_over = theirs && p_.phase != JobPhase::kGathering;
+  const bool stranger = h.cluster != Incarnation() && h.cluster != p_.cluster && !taken_over;
   const bool known = nodes_.count(h.name) != 0;
   if (const std::string why = WhyRefused(h, stranger); !why.empty()) {
     // Only a job's own end is a reason for its nodes to end what they run.
     const bool end = !stranger && (ended_ || Over());
     if (end && known) nodes_[h.name].told_end = true;
     out_.emplace_back(RefuseNode{e.stream, why, end});
+    // It asks again each second.
+    if (std::exchange(refused_[h.name], why) == why) return;
+    if (refused_.size() > kMaxRefused) refused_.erase(refused_.begin());
     Note& note = AddNote("node_refused");
     note.node = h.name;
     note.reason = why;
     return;
   }
+  refused_.erase(h.name);
   Node& node = nodes_[h.name];
   const bool same_keeper = node.hello.keeper == h.keeper;
   node.name = h.name;
@@ -185,7 +194,9 @@ void Coordinator::Impl::TakeReport(Node& node, const WorkerReport& report) {
     slot.report.reset();
     slot.refuse.clear();
     slot.started_at = now_;
+    slot.seen_alive = false;
   }
+  slot.seen_alive |= report.life != WorkerLife::kExited;
   const bool was_ready = slot.Ready();
   const bool was_exited = slot.Exited();
   slot.report = report;

@@ -84,8 +84,8 @@ Result<RecoveryPlan> PlanRecovery(const std::vector<HeldCopy>& copies, const std
   for (RankPlan member : members) {
     const auto held = good.find(member.worker);
     member.pull = held == good.end() || held->second->holding.step != plan.step;
-    // Overwriting the only other complete copy would leave the state in fewer places than before.
-    member.staged = member.pull && held != good.end() && plan.sources.size() < 2;
+    // Copies in one domain are lost together: where only one holds the step, the one overwritten may be all that is left.
+    member.staged = member.pull && held != good.end() && chosen.domains.size() < 2;
     plan.ranks.push_back(member);
   }
   return plan;

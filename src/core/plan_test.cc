@@ -52,6 +52,14 @@ TEST(Plan, Tie_NewestWins_AndTheOtherIsStaged) {
   EXPECT_FALSE(plan->ranks[2].staged);
 }
 
+TEST(Plan, CopiesInOneDomainAlone_DoNotLetTheOtherBeOverwritten) {
+  const auto plan =
+      PlanRecovery({Copy(1, 0, "a", 8), Copy(2, 1, "a", 8), Copy(3, 2, "b", 7)}, Members({1, 2, 3}), kRan);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->step, Step(8));
+  EXPECT_TRUE(plan->ranks[2].staged) << "when its node a dies, state 7 on b is the only one left";
+}
+
 TEST(Plan, SomeoneDone_LastStepIsKept) {
   auto done = Copy(1, 0, "a", 8);
   done.done = true;

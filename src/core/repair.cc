@@ -25,7 +25,9 @@ void Coordinator::Impl::RestartSlots() {
     if (!Heard(node) || node.leaving || node.stranger || stuck) continue;
     const bool wanted = WantsFreshWorkers();
     for (auto& [slot, info] : node.slots) {
-      if (Stale(node, slot, info) && !Recovering()) info.retire = info.worker;
+      // A recovery that waits for a spare needs its place more than its copy, once there is a better one.
+      const bool spared = !Recovering() || (wanted && StateMayExist());
+      if (spared && Stale(node, slot, info)) info.retire = info.worker;
       // A blamed worker makes room for a fresh one as soon as its copy is not the only one.
       const bool blamed = info.worker != Incarnation() && faulted_.count(info.worker) && !info.Exited();
       if (blamed && wanted && info.worker != kept_ && StateMayExist(info.worker)) info.retire = info.worker;
