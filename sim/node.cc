@@ -1,305 +1,243 @@
-// The nodes of the simulator: keeper and agent, their stream to the coordinator, and what is done to them.
-#include <algorithm>
+// The keeper of a simulated node, and what is done to the node.
+#include "sim/node.h"
 
-#include "sim/cluster.h"
+#include <algorithm>
+#include <utility>
+
+#include "sim/worker.h"
 
 namespace locum::sim {
-
 namespace {
 
+constexpr Duration Us(int64_t us) { return std::chrono::microseconds(us); }
 constexpr Duration Ms(int64_t ms) { return std::chrono::milliseconds(ms); }
+constexpr Duration kLocal = Us(30);
+constexpr ProcessEnd kKilled{0, 9};
 
 }  // namespace
 
-void Cluster::AddNode(const std::string& name) {
-  LOCUM_CHECK(!nodes_.count(name));
-  nodes_[name].name = name;
-  StartNode(name);
+Node::Node(World* world, Machine number, std::string name)
+    : world_(world),
+      number_(number),
+      name_(std::move(name)),
+      clock_offset_(world->options.drift ? static_cast<int64_t>(world->stage.random().Below(1'000'000'000'000)) : 0),
+      clock_ppm_(world->options.drift ? static_cast<int64_t>(world->stage.random().Below(401)) - 200 : 0) {}
+
+Node::~Node() = default;
+
+Time Node::Clock() const {
+  const int64_t now = world_->stage.now().ns;
+  return Time{clock_offset_ + now + now / 1'000'000 * clock_ppm_};
 }
 
-void Cluster::StartNode(const std::string& name) {
-  SimNode& node = nodes_.at(name);
-  LOCUM_CHECK(!node.up);
-  node.up = node.agent = true;
-  node.keeper = Incarnation(random_.Next());
-  node.agent_id = Incarnation(random_.Next());
-  node.job.clear();
-  node.term = Term();
-  node.cluster = Incarnation();
-  node.leaving = false;
-  node.workers.clear();
-  ++node.epoch;
-  After(Delay(Ms(20)), [this, &node, epoch = node.epoch] {
-    if (node.epoch == epoch) Connect(node);
-  });
-  Heartbeat(name, node.epoch);
+// Never before.
+Time Node::WhenClockShows(Time local) const {
+  if (local == kNever) return kNever;
+  const int64_t left = std::max<int64_t>(0, (local - Clock()).count());
+  return world_->stage.now() + Duration(clock_ppm_ == 0 ? left : left + left / 1'000'000 * 200 + 1000);
 }
 
-bool Cluster::Waits(const Worker& worker) const {
-  return worker.alive && worker.state.position == Position::kInCollective &&
-         now_ >= worker.collective_since + kWaitsAfter;
-}
-
-// Looks often, and reports when a worker begins or ceases to wait, else in its rhythm.
-void Cluster::Heartbeat(const std::string& name, uint64_t epoch) {
-  After(kWaitsAfter, [this, name, epoch] {
-    SimNode& node = nodes_.at(name);
-    if (node.epoch != epoch) return;
-    if (node.agent && node.stream == 0 && !node.connecting) Connect(node);
-    const bool waits =
-        std::any_of(node.workers.begin(), node.workers.end(), [this](const auto& w) { return Waits(*w.second); });
-    const Duration heartbeat = spec_.timeouts.heartbeat;
-    const Duration pause = waits || node.order.quick ? heartbeat / kQuicker : heartbeat;
-    if (waits != node.reported_waiting || now_ >= node.reported_at + pause) SendReport(node);
-    Heartbeat(name, epoch);
+void Node::Later(Duration mean, std::function<void()> what) {
+  world_->stage.After(world_->stage.Delay(mean), [this, life = life_, what = std::move(what)] {
+    if (up_ && life_ == life) what();
   });
 }
 
-void Cluster::Connect(SimNode& node) {
-  if (!core_ || node.cut || !node.agent || node.stream != 0) return;
-  node.stream = ++next_stream_;
-  node.welcomed = false;
-  streams_[node.stream] = node.name;
-  NodeHello hello;
-  hello.name = node.name;
-  hello.protocol = kProtocolVersion;
-  hello.version = kVersion;
-  hello.job = node.job;
-  hello.cluster = TrainsFor(node);
-  hello.address = "10.0.0.1";
-  hello.keeper = node.keeper;
-  hello.agent = node.agent_id;
-  hello.term = node.term;
-  After(kStreamHop, [this, &node, hello, stream = node.stream] {
-    if (node.stream == stream) Deliver(NodeConnected{stream, hello});
+// ---- What is done to it --------------------------------------------------------------------------------------
+
+void Node::Start() {
+  LOCUM_CHECK(!up_);
+  up_ = true;
+  leaving_ = false;
+  ++life_;
+  last_pid_ = 100;
+  shelf = {};
+  to_agent_ = std::make_unique<Pipe>(&world_->stage);
+  to_keeper_ = std::make_unique<Pipe>(&world_->stage);
+  keeper_ = std::make_unique<keep::KeeperCore>(world_->stage.Draw(), ++last_pid_);
+  keeper_wake_ = kNever;
+  Later(Ms(2), [this] { KeeperStep(keep::Begin{}); });
+}
+
+void Node::Kill() {
+  LOCUM_CHECK(up_);
+  up_ = false;
+  ++life_;
+  if (agent_) std::exchange(agent_, nullptr)->End();
+  for (auto& [id, worker] : std::exchange(workers_, {})) worker->End(kKilled);
+  slots_.clear();
+  keeper_inbox_.clear();
+}
+
+void Node::KillAgent() {
+  if (agent_) AgentIsGone(kKilled);
+}
+
+void Node::SleepAgent() {
+  if (agent_) agent_->Sleep();
+}
+
+void Node::WakeAgent() {
+  if (agent_) agent_->Wake();
+}
+
+void Node::Leave() {
+  leaving_ = true;
+  KeeperStep(EndAsked{15});
+}
+
+bool Node::Stuck() const {
+  return std::any_of(workers_.begin(), workers_.end(), [](const auto& w) { return w.second->stuck(); });
+}
+
+std::vector<std::shared_ptr<Worker>> Node::Workers() const {
+  std::vector<std::shared_ptr<Worker>> all;
+  for (const auto& [id, worker] : workers_) all.push_back(worker);
+  return all;
+}
+
+std::shared_ptr<Worker> Node::Find(Incarnation worker) const {
+  const auto it = workers_.find(worker);
+  return it == workers_.end() ? nullptr : it->second;
+}
+
+std::string Node::Describe() const {
+  std::string text = name_ + (up_ ? " up" : " down") + (agent_ ? ", agent: " + agent_->Describe() : ", no agent");
+  for (const auto& [id, worker] : workers_) text += "\n    " + worker->Describe();
+  return text;
+}
+
+// ---- From its workers ----------------------------------------------------------------------------------------
+
+void Node::JoinAskedBy(const std::shared_ptr<Worker>& worker) {
+  if (!up_) return;
+  KeeperStep(JoinAsked{worker->id.value, worker->pid, kProtocolVersion, worker->id, kVersion});
+}
+
+// The keeper waits for the process's end, the agent sees its connection closed; which comes first is chance.
+void Node::ProcessEnded(const std::shared_ptr<Worker>& worker, ProcessEnd end) {
+  if (!up_) return;
+  const Incarnation id = worker->id;
+  world_->stage.After(Us(1), [this, life = life_, id, page = worker->Read()] {
+    if (up_ && life_ == life) ToAgent(node::PagesRead{{page}});
+    if (up_ && life_ == life) ToAgent(node::WorkerLeft{id, "its connection was closed"});
+  });
+  Later(Us(200), [this, id, end] {
+    workers_.erase(id);
+    WorkerEnded ended;
+    ended.worker = id;
+    ended.started = end;
+    KeeperStep(ended);
   });
 }
 
-void Cluster::DropStream(SimNode& node, bool tell) {
-  const StreamId stream = node.stream;
-  node.stream = 0;
-  node.welcomed = false;
-  if (stream == 0 || !tell) return;
-  After(Hop(), [this, stream] { Deliver(NodeLost{stream, "connection reset"}); });
+void Node::Heard(const std::shared_ptr<Worker>& worker, const JoinInfo& info) {
+  if (up_ && workers_.count(worker->id)) ToAgent(node::WorkerIsReady{worker->id, info});
 }
 
-void Cluster::KillNode(const std::string& name) {
-  SimNode& node = nodes_.at(name);
-  LOCUM_CHECK(node.up);
-  node.up = node.agent = false;
-  ++node.epoch;
-  DropStream(node, !node.cut);
-  for (auto& [slot, worker] : node.workers) {
-    if (!worker->alive) continue;
-    worker->alive = false;
-    ++worker->activity;
-    if (!node.Unreached()) BreakPeers(*worker);
-  }
-  node.workers.clear();
+void Node::Heard(const std::shared_ptr<Worker>& worker, const WorkerState& state) {
+  if (up_ && workers_.count(worker->id)) ToAgent(node::WorkerSaid{worker->id, state});
 }
 
-void Cluster::KillAgent(const std::string& name) {
-  SimNode& node = nodes_.at(name);
-  node.agent = false;
-  DropStream(node, !node.cut);
-  After(Delay(Ms(60)), [this, &node, epoch = node.epoch] {
-    if (node.epoch != epoch) return;
-    node.agent = true;
-    node.agent_id = Incarnation(random_.Next());
-    node.term = Term();
-    Connect(node);
+// ---- The keeper ----------------------------------------------------------------------------------------------
+
+void Node::ToAgent(node::Event event) {
+  if (agent_) agent_->Put(std::move(event));
+}
+
+void Node::ToKeeper(keep::Event event) {
+  to_keeper_->Send(kLocal, [this, life = life_, event = std::move(event)] {
+    if (up_ && life_ == life) KeeperStep(event);
   });
 }
 
-void Cluster::CutLink(const std::string& name) { nodes_.at(name).cut = true; }
-void Cluster::CutPeers(const std::string& name) { nodes_.at(name).apart = true; }
-
-void Cluster::HealLink(const std::string& name) {
-  SimNode& node = nodes_.at(name);
-  // What was sent in between is lost with the connection.
-  if (node.cut) DropStream(node, true);
-  node.cut = node.apart = false;
-  for (auto& [key, collective] : collectives_) TryComplete(key.first, collective);
-  for (const auto& worker : all_workers_) BreakIfPeerDead(worker);
-}
-
-// Live workers that hold the rank, or did and do not know better.
-void Cluster::ForHolders(Rank rank, const std::function<void(Worker&)>& what) {
-  for (const auto& worker : all_workers_) {
-    if (worker->alive && worker->rank == rank) what(*worker);
-  }
-}
-
-void Cluster::KillWorker(Rank rank) {
-  for (const auto& worker : all_workers_) {
-    if (!worker->alive || worker->rank != rank) continue;
-    const auto placed = core_ ? View().ranks : std::vector<RankView>();
-    if (rank.value < placed.size() && placed[rank.value].worker != worker->id) continue;
-    EndWorker(*worker, {0, 9, false, "killed by SIGKILL", ""});
-    return;
-  }
-}
-
-void Cluster::ExitWorker(Rank rank, int status) {
-  ForHolders(rank, [&](Worker& worker) {
-    worker.state.position = Position::kComputing;
-    EndWorker(worker, {status, 0, false, "exit status " + std::to_string(status), ""});
-  });
-}
-
-void Cluster::FailProgram(Rank rank, uint64_t step) {
-  failing_rank_ = rank;
-  failing_step_ = step;
-}
-
-void Cluster::LeaveNode(const std::string& name) {
-  SimNode& node = nodes_.at(name);
-  if (!node.up || node.leaving) return;
-  node.leaving = true;
-  SendReport(node);
-  After(Ms(50), [this, name, epoch = node.epoch] {
-    if (nodes_.at(name).up && nodes_.at(name).epoch == epoch) KillNode(name);
-  });
-}
-
-void Cluster::StickWorker(Rank rank) {
-  ForHolders(rank, [&](Worker& worker) {
-    worker.alive = false;
-    worker.stuck = true;
-    ++worker.activity;
-    SendReport(*worker.node);
-  });
-}
-
-bool Cluster::Stuck(const std::string& name) const {
-  const auto& workers = nodes_.at(name).workers;
-  return std::any_of(workers.begin(), workers.end(), [](const auto& w) { return w.second->stuck; });
-}
-
-bool Cluster::NeverTrained(const std::string& name) const {
-  const auto& workers = nodes_.at(name).workers;
-  return std::all_of(workers.begin(), workers.end(),
-                     [](const auto& w) { return w.second->state.word.generation == Generation(0); });
-}
-
-Incarnation Cluster::TrainsFor(const SimNode& node) const {
-  const bool trains =
-      std::any_of(node.workers.begin(), node.workers.end(), [](const auto& w) { return w.second->alive; });
-  return trains ? node.cluster : Incarnation();
-}
-
-void Cluster::TearWorker(Rank rank) {
-  ForHolders(rank, [](Worker& worker) { worker.tear_next = true; });
-}
-
-void Cluster::StopWorker(Rank rank) {
-  ForHolders(rank, [](Worker& worker) { worker.stop_next = true; });
-}
-
-void Cluster::HangWorker(Rank rank) {
-  ForHolders(rank, [](Worker& worker) {
-    ++worker.activity;
-    worker.state.position = Position::kComputing;
-  });
-}
-
-void Cluster::SleepWorker(Rank rank) {
-  ForHolders(rank, [&](Worker& worker) {
-    ++worker.activity;
-    worker.asleep_since = std::min(worker.asleep_since, now_);
-  });
-}
-
-void Cluster::DeafenWorker(Rank rank) {
-  ForHolders(rank, [](Worker& worker) { worker.deaf = true; });
-}
-
-void Cluster::DeafenProgram() {
-  all_deaf_ = true;
-  for (const auto& worker : all_workers_) worker->deaf = true;
-}
-
-void Cluster::BreakWorker(Rank rank) {
-  ForHolders(rank, [](Worker& worker) { worker.break_next = true; });
-}
-
-void Cluster::SpoilWorker(Rank rank) {
-  ForHolders(rank, [](Worker& worker) { worker.value ^= 1; });
-}
-
-void Cluster::SendReport(SimNode& node) {
-  if (!node.agent || node.stream == 0 || !node.welcomed || node.cut) return;
-  NodeReport report;
-  report.term = node.term;
-  report.order = node.order.sequence;
-  node.reported_at = now_;
-  node.reported_waiting = false;
-  report.leaving = node.leaving;
-  std::vector<WorkerReady> ready;
-  for (const auto& [slot, worker] : node.workers) {
-    WorkerReport r;
-    r.slot = slot;
-    r.worker = worker->id;
-    r.pid = 1;
-    r.exit = worker->exit;
-    r.life = !worker->alive ? WorkerLife::kExited : worker->ready ? WorkerLife::kReady : WorkerLife::kStarting;
-    r.stuck = worker->stuck;
-    r.waits = Waits(*worker);
-    r.mute = worker->asleep_since != kNever && now_ >= worker->asleep_since + spec_.timeouts.freeze;
-    node.reported_waiting |= r.waits;
-    if (r.stuck) r.life = WorkerLife::kReady;
-    r.state = worker->state;
-    r.state.rank = worker->rank;
-    report.workers.push_back(r);
-    if (worker->ready) {
-      JoinInfo info;
-      info.protocol = kProtocolVersion;
-      info.library = kVersion;
-      info.shards = {{"state", 8, "all"}};
-      info.total_steps = options_.steps;
-      info.data_address = ToHex(worker->id.value);
-      ready.push_back({node.stream, slot, worker->id, info});
+void Node::KeeperStep(const keep::Event& event) {
+  keeper_inbox_.push_back(event);
+  if (std::exchange(keeper_busy_, true)) return;
+  while (!keeper_inbox_.empty() && up_) {
+    const keep::Event next = std::move(keeper_inbox_.front());
+    keeper_inbox_.pop_front();
+    ++world_->steps_taken;
+    for (const keep::Action& action : keeper_->Step(next, Clock())) {
+      std::visit([&](const auto& a) { Do(a); }, action);
+      if (!up_) break;
     }
   }
-  After(kStreamHop, [this, &node, stream = node.stream, report, ready] {
-    if (node.cut || node.stream != stream) return;
-    for (const WorkerReady& r : ready) Deliver(r);
-    Deliver(NodeReported{stream, report});
+  keeper_busy_ = false;
+}
+
+void Node::Do(const keep::StartAgent&) {
+  agent_ = std::make_shared<Agent>(world_, this, world_->stage.Draw(), ++last_pid_);
+  agent_->Begin();
+}
+
+void Node::Do(const keep::LeaveAgent&) {
+  Later(Ms(1), [this] { AgentIsGone({}); });
+}
+
+void Node::Do(const keep::KillAgent&) { AgentIsGone(kKilled); }
+
+void Node::AgentIsGone(ProcessEnd end) {
+  if (!agent_) return;
+  std::exchange(agent_, nullptr)->End();
+  Later(Us(200), [this, end] { KeeperStep(AgentEnded{end, ""}); });
+}
+
+void Node::Do(const keep::TellHello& a) {
+  to_agent_->Send(kLocal, [this, agent = agent_, hello = a.hello] {
+    const auto kept = shelf.notes.find(hello.notes);
+    if (agent == agent_) ToAgent(node::KeeperThere{hello, kept == shelf.notes.end() ? node::Notes() : kept->second});
   });
 }
 
-void Cluster::TakeOrder(SimNode& node, const NodeOrder& order) {
-  if (order.term < node.term) return;
-  node.term = order.term;
-  node.order = order;
-  if (order.shutdown) {
-    for (auto& [slot, worker] : node.workers) {
-      if (worker->alive) EndWorker(*worker, {0, 15, true, "stopped", ""});
-    }
-    node.up = node.agent = false;
-    ++node.epoch;
-    DropStream(node, true);
-    return;
+void Node::Do(const keep::TellWorker& a) {
+  to_agent_->Send(kLocal, [this, agent = agent_, record = a.record] {
+    if (agent == agent_) ToAgent(node::WorkerSeen{record});
+  });
+}
+
+void Node::Do(const keep::LaunchWorker& a) {
+  Later(Ms(1), [this, id = a.worker] {
+    auto worker = std::make_shared<Worker>(world_, this, slots_[id], id, ++last_pid_);
+    workers_[id] = worker;
+    world_->workers[id] = worker;
+    worker->Begin();
+    KeeperStep(WorkerStarted{id, worker->pid});
+  });
+}
+
+void Node::Do(const keep::TermWorker& a) {
+  if (const auto worker = Find(a.worker); worker && !worker->asleep()) {
+    Later(Us(100), [worker] { worker->End({0, 15}); });
   }
-  for (const WorkerOrder& o : order.workers) {
-    auto& worker = node.workers[o.slot];
-    if (worker && worker->id == o.retire && !worker->stuck) {
-      if (worker->alive) EndWorker(*worker, {0, 15, true, "stopped", ""});
-      worker.reset();
-    }
-    if (worker && worker->alive && !o.run) EndWorker(*worker, {0, 15, true, "not wanted", ""});
-    if (!worker && o.run) StartWorker(node, o.slot);
-    if (!worker) {
-      node.workers.erase(o.slot);
-      continue;
-    }
-    if (worker->id != o.worker || !worker->alive || worker->order == o) continue;
-    worker->order = o;
-    After(Delay(std::chrono::microseconds(50)), [this, w = worker] {
-      if (w->alive && w->ready) Apply(w);
-    });
+}
+
+void Node::Do(const keep::KillWorker& a) {
+  if (const auto worker = Find(a.worker); worker && !worker->stuck()) {
+    Later(Us(100), [worker] { worker->End(kKilled); });
   }
-  SendReport(node);
+}
+
+void Node::Do(const keep::Admit& a) {
+  if (const auto worker = Find(a.worker)) worker->Admitted();
+}
+
+void Node::Do(const keep::DropWorker& a) { slots_.erase(a.worker); }
+
+void Node::Do(const keep::WakeAt& a) {
+  if (a.when == keeper_wake_) return;
+  keeper_wake_ = a.when;
+  if (a.when == kNever) return;
+  world_->stage.At(WhenClockShows(a.when), [this, life = life_, when = a.when] {
+    if (!up_ || life_ != life || keeper_wake_ != when) return;
+    keeper_wake_ = kNever;
+    KeeperStep(keep::Tick{});
+  });
+}
+
+void Node::Do(const keep::EndKeeper&) {
+  // Also what the keeper has given up.
+  Kill();
 }
 
 }  // namespace locum::sim

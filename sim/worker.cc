@@ -1,360 +1,279 @@
-// The workers of the simulator: a model of the worker library and of a trainer that keeps its contract.
-#include <algorithm>
+// The process of a simulated worker, and the control thread of its library.
+#include "sim/worker.h"
 
-#include "sim/cluster.h"
+#include <algorithm>
+#include <utility>
+
+#include "sim/node.h"
+#include "sim/watch.h"
 
 namespace locum::sim {
-
 namespace {
 
 constexpr Duration Us(int64_t us) { return std::chrono::microseconds(us); }
 constexpr Duration Ms(int64_t ms) { return std::chrono::milliseconds(ms); }
+constexpr Duration kThread = Us(20);       // one thread wakes another
+constexpr Duration kLocal = Us(30);        // over a socket of one machine
+constexpr Duration kUpdatePoll = Us(200);  // src/worker/protocol.h
+constexpr Duration kAbortMoment = Ms(100);
+
+JoinInfo InfoOf(const World& world) {
+  JoinInfo info;
+  info.protocol = kProtocolVersion;
+  info.library = kVersion;
+  info.fingerprint = "isa=sim\n";
+  info.shards = {{"state", kChunks * sizeof(uint64_t), "all"}};
+  info.layout_hash = 7;
+  info.total_steps = world.options.steps;
+  info.data_address = "10.0.0.1:1";
+  return info;
+}
 
 }  // namespace
 
-void Cluster::StartWorker(SimNode& node, Slot slot) {
-  auto worker = std::make_shared<Worker>();
-  worker->id = Incarnation(random_.Next());
-  worker->node = &node;
-  worker->slot = slot;
-  worker->value = ValueOf(0);
-  worker->deaf = all_deaf_;
-  node.workers[slot] = worker;
-  all_workers_.push_back(worker);
-  After(Delay(options_.start), [this, worker] {
-    if (!worker->alive) return;
-    worker->ready = true;
-    worker->state.position = Position::kParked;
-    SendReport(*worker->node);
-    if (worker->order.worker == worker->id) Apply(worker);
-  });
+Worker::Worker(World* world, Node* node, Slot place, Incarnation number, int32_t process)
+    : slot(place), id(number), pid(process), world_(world), node_(node), to_agent_(&world->stage) {}
+
+Machine Worker::machine() const { return node_->number(); }
+
+const std::vector<Peer>& Worker::peers() const {
+  static const std::vector<Peer> kNone;
+  return run_ ? run_->peers : kNone;
 }
 
-void Cluster::EndWorker(Worker& worker, WorkerExit exit) {
-  worker.alive = false;
-  ++worker.activity;
-  worker.exit = std::move(exit);
-  if (!worker.node->Unreached()) BreakPeers(worker);
-  SimNode* node = worker.node;
-  After(Us(200), [this, node] { SendReport(*node); });
-}
+// ---- The process ---------------------------------------------------------------------------------------------
 
-// Its connections are reset: whoever is in a collective with it learns of it soon, each at a time of its own.
-void Cluster::BreakPeers(const Worker& dead) {
-  const Generation generation = dead.state.word.generation;
-  for (const auto& worker : all_workers_) {
-    if (!worker->alive || worker->id == dead.id || worker->state.word.generation != generation) continue;
-    if (worker->node->Unreached() || dead.rank == kNoRank) continue;
-    After(Delay(Us(500)), [this, w = worker, generation] {
-      if (!w->alive || w->state.word.generation != generation || w->state.position != Position::kInCollective) return;
-      Break(w, "connection reset by peer");
-    });
-  }
-}
-
-void Cluster::Apply(const std::shared_ptr<Worker>& w) {
-  if (w->asleep_since != kNever) {
-    if (w->order.mode != Mode::kFreeze && w->order.mode != Mode::kRecover) return;
-    After(spec_.timeouts.freeze, [this, w, g = w->order.generation] {
-      if (!w->alive || w->stuck || w->state.frozen >= g || w->order.generation != g) return;
-      EndWorker(*w, {0, 9, true, "killed by SIGKILL (did not answer the freeze)", ""});
-    });
-    return;
-  }
-  const WorkerOrder& o = w->order;
-  if (o.echo_nonce != 0 && w->state.echo.nonce != o.echo_nonce) {
-    After(Delay(Ms(5)), [this, w, nonce = o.echo_nonce, id = o.echo_peer.worker] {
-      if (!w->alive) return;
-      const auto peer = Find(id);
-      const bool answers = peer && peer->alive && !peer->node->Unreached() && !w->node->Unreached();
-      w->state.echo = {nonce, answers, 1 << 20, 1000, answers ? "" : "no answer"};
-      SendReport(*w->node);
-    });
-  }
-  switch (o.mode) {
-    case Mode::kIdle: break;
-    case Mode::kFreeze:
-      if (o.generation > w->state.frozen) Freeze(w);
-      break;
-    case Mode::kRecover:
-      if (o.generation > w->state.frozen) Freeze(w);
-      Recover(w);
-      break;
-    case Mode::kRun: Run(w); break;
-    case Mode::kFinish:
-      if (w->state.done) {
-        w->state.position = Position::kParked;
-        After(Delay(Ms(5)), [this, w] {
-          if (w->alive) EndWorker(*w, {0, 0, false, "exit status 0", ""});
-        });
-      }
-      break;
-  }
-}
-
-void Cluster::Freeze(const std::shared_ptr<Worker>& w) {
-  WorkerState& s = w->state;
-  if (s.word.state == WordState::kUpdating) {
-    After(Us(300), [this, w] {
-      if (w->alive && w->order.generation > w->state.frozen) Freeze(w);
-    });
-    return;
-  }
-  if (s.word.state == WordState::kOpen) s.word.state = WordState::kFrozen;
-  s.frozen = w->order.generation;
-  s.holding = {s.word.state == WordState::kFrozen && !w->pulling, s.word.generation, s.word.step};
-  w->pulling = false;
-  if (s.position == Position::kParked) {
-    s.parked = s.frozen;
+void Worker::Do(std::function<void()> what) {
+  if (!alive_ || stuck_) return;
+  if (asleep_) {
+    backlog_.push_back(std::move(what));
   } else {
-    // Computing goes on to its end and is then refused; a collective is broken off by the program's abort.
-    if (w->unparked_since == kNever) {
-      w->unparked_since = now_;
-      WatchLateness(w);
-    }
-    // Its group's connections are shut down, whatever its trainer makes of that.
-    if (w->deaf && s.position == Position::kInCollective) ++w->activity;
-    After(Delay(s.position == Position::kInCollective ? Ms(1) : options_.compute / 2),
-          [this, w, g = s.frozen, a = w->activity] {
-            const bool deaf = w->deaf && w->state.position == Position::kInCollective;
-            if (w->alive && w->state.frozen == g && w->activity == a && !deaf) Park(w);
-          });
+    what();
   }
-  SendReport(*w->node);
 }
 
-// Its node ends a worker that does not come out of its collective, once another holds its state.
-void Cluster::WatchLateness(const std::shared_ptr<Worker>& w) {
-  After(Ms(100), [this, w, since = w->unparked_since] {
-    if (!w->alive || w->unparked_since != since || w->stuck) return;
-    if (!w->node->agent || now_ < since + spec_.timeouts.collective || !w->order.expendable) return WatchLateness(w);
-    EndWorker(*w, {0, 9, true, "killed by SIGKILL (was still in its collective)", ""});
+void Worker::Later(Duration mean, std::function<void()> what) {
+  world_->stage.After(world_->stage.Delay(mean),
+                      [self = shared_from_this(), what = std::move(what)]() mutable { self->Do(std::move(what)); });
+}
+
+void Worker::LaterTrainer(Duration mean, std::function<void()> what) {
+  Later(mean, [this, activity = ++activity_, what = std::move(what)] {
+    if (activity_ == activity && !hung_) what();
   });
 }
 
-void Cluster::Park(const std::shared_ptr<Worker>& w) {
-  w->unparked_since = kNever;
-  ++w->activity;
-  w->state.position = Position::kParked;
-  w->state.parked = w->state.frozen;
-  SendReport(*w->node);
-  if (w->order.mode == Mode::kRecover) Recover(w);
-  if (w->order.mode == Mode::kRun) Run(w);
+void Worker::Begin() {
+  if (world_->all_deaf) deaf_ = true;
+  content_ = world_->watch->Reference(Step(0));
+  Later(world_->options.start, [this] { node_->JoinAskedBy(shared_from_this()); });
 }
 
-void Cluster::Break(const std::shared_ptr<Worker>& w, const std::string& why) {
-  if (w->asleep_since != kNever) return;
-  if (w->deaf) {
-    // The library has seen it, the trainer has not.
-    w->state.broken = w->state.word.generation;
-    w->state.broken_why = why;
-    return SendReport(*w->node);
-  }
-  w->unparked_since = kNever;
-  ++w->activity;
-  WorkerState& s = w->state;
-  s.broken = s.word.generation;
-  s.broken_step = s.word.step;
-  s.broken_why = why;
-  s.position = Position::kParked;
-  s.parked = s.frozen;
-  if (s.word.state == WordState::kOpen) s.word.state = WordState::kFrozen;
-  SendReport(*w->node);
-}
-
-void Cluster::Recover(const std::shared_ptr<Worker>& w) {
-  const WorkerOrder o = w->order;
-  WorkerState& s = w->state;
-  if (s.verified.generation == o.generation || s.frozen != o.generation) return;
-  const auto verified = [this, w, o](uint64_t bytes) {
-    WorkerState& state = w->state;
-    if (state.verified.generation == o.generation) return;
-    state.word = {o.generation, o.recovery_step, WordState::kFrozen};
-    state.verified = {o.generation, o.recovery_step, w->value, bytes, now_.ns - 1000, now_.ns, 0, Incarnation()};
-    w->rank = o.rank;
-    w->pulling = false;
-    SendReport(*w->node);
-  };
-  if (!o.pull) {
-    After(Delay(Ms(2)), [w, o, verified] {
-      if (w->alive && w->order.generation == o.generation && w->state.frozen == o.generation) verified(0);
+void Worker::Admitted() {
+  Do([this] {
+    joined_ = true;
+    Later(Ms(1), [this] {
+      ready_ = true;
+      SendReady();
+      Reconcile();
+      Changed();
+      NextStep();
     });
-    return;
-  }
-  if (s.position != Position::kParked) return;  // Park comes back here
-  if (w->pulling) return;
-  if (!o.staged) w->pulling = true;
-  // Chunks from one source after another, until one has given all.
-  After(Delay(Ms(10)), [this, w, o, verified] {
-    if (!w->alive || w->order.generation != o.generation || w->state.frozen != o.generation) return;
-    for (const Peer& source : o.sources) {
-      const auto from = Find(source.worker);
-      if (!from || !from->alive || from->node->Unreached() || w->node->Unreached()) continue;
-      const Word word = from->state.word;
-      if (word.state != WordState::kFrozen || word.step != o.recovery_step || from->pulling) continue;
-      w->value = from->value;
-      verified(8);
-      return;
-    }
-    w->state.cannot_pull = o.generation;
-    w->state.pull_error = "no source answers";
-    SendReport(*w->node);
   });
 }
 
-void Cluster::Run(const std::shared_ptr<Worker>& w) {
-  const WorkerOrder& o = w->order;
-  WorkerState& s = w->state;
-  s.stop_at = o.stop_at;
-  w->peers = o.peers;
-  if (s.word.generation == o.generation && s.word.state == WordState::kFrozen &&
-      s.verified.generation == o.generation && s.broken < o.generation && s.position == Position::kParked) {
-    if (w->value != ValueOf(s.word.step.value))
-      Violation("generation " + std::to_string(o.generation.value) + " runs on a state that no undisturbed run has");
-    newest_running_ = std::max(newest_running_, o.generation);
-    s.word.state = WordState::kOpen;
-    After(Delay(Ms(15)), [this, w, g = o.generation] {
-      if (!w->alive || w->state.word.generation != g || w->state.word.state != WordState::kOpen) return;
-      if (w->state.connected == g) return;
-      w->state.connected = g;
-      w->state.connected_ns = now_.ns;
-      BeginStep(w);
-    });
-    SendReport(*w->node);
-  } else if (s.position == Position::kParked && s.word.state == WordState::kOpen && s.word.generation == o.generation &&
-             s.connected == o.generation) {
-    BeginStep(w);  // a planned stop was lifted
-  } else {
-    SendReport(*w->node);
-  }
+void Worker::End(ProcessEnd end) {
+  if (!alive_) return;
+  alive_ = false;
+  at_ = At::kGone;
+  backlog_.clear();
+  when_free_ = nullptr;
+  for (const auto& serve : std::exchange(serves_, {})) serve->ended = true;
+  if (gang_) std::exchange(gang_, nullptr)->Leave(this, machine(), "connection reset by peer");
+  world_->watch->Ended(*this);
+  node_->ProcessEnded(shared_from_this(), end);
+  world_->workers.erase(id);
 }
 
-// NextStep.
-void Cluster::BeginStep(const std::shared_ptr<Worker>& w) {
-  WorkerState& s = w->state;
-  if (s.word.step.value >= options_.steps || w->stop_next) {
-    s.done = true;
-    s.position = Position::kParked;
-    SendReport(*w->node);
-    return;
-  }
-  s.starting = s.word.step;
-  if (s.starting >= s.stop_at) {
-    s.position = Position::kParked;
-    SendReport(*w->node);
-    return;
-  }
-  w->group = s.word.generation;
-  s.position = Position::kComputing;
-  if (w->rank == failing_rank_ && s.word.step.value == failing_step_) {
-    EndWorker(*w, {3, 0, false, "exit status 3", ""});
-    return;
-  }
-  After(Delay(options_.compute), [this, w, a = ++w->activity] {
-    if (w->alive && w->activity == a) EnterCollective(w);
+void Worker::Sleep() { asleep_ = true; }
+
+void Worker::Wake() {
+  if (stuck_) return;
+  asleep_ = false;
+  for (auto& what : std::exchange(backlog_, {})) Do(std::move(what));
+}
+
+void Worker::Stick() { stuck_ = asleep_ = true; }
+
+void Worker::Hang() {
+  const bool own_code = at_ == At::kComputing || at_ == At::kInCollective || at_ == At::kConnecting;
+  (own_code ? hung_ : hang_next_) = true;
+}
+
+void Worker::Spoil() {
+  content_[0] ^= 0x55;
+  spoiled_ = true;
+}
+
+bool Worker::ExitInStep(int status) {
+  if (at_ != At::kComputing || asleep_) return false;
+  Exit(status);
+  return true;
+}
+
+void Worker::Exit(int status) { End({status, 0}); }
+
+PageReading Worker::Read() const {
+  PageReading page;
+  page.worker = id;
+  page.word = word_;
+  page.position = position_;
+  page.stop_at = stop_at_;
+  page.starting = starting_;
+  return page;
+}
+
+PageReading Worker::StoreStop(Step stop_at) {
+  stop_at_ = stop_at;
+  Do([this] { Notify(); });
+  return Read();
+}
+
+// ---- Control -------------------------------------------------------------------------------------------------
+
+void Worker::TakeOrder(const WorkerOrder& order) {
+  Do([this, order] {
+    if (order.worker != id) return;
+    if (order.mode != Mode::kIdle && order.generation < newest_) return;
+    newest_ = std::max(newest_, order.generation);
+    order_ = order;
+    if (!order.refuse.empty()) Fail(order.refuse);
+    Reconcile();
+    Notify();
   });
 }
 
-void Cluster::EnterCollective(const std::shared_ptr<Worker>& w) {
-  WorkerState& s = w->state;
-  s.position = Position::kInCollective;
-  w->collective_since = now_;
-  if (w->group != s.word.generation || s.word.state != WordState::kOpen) {
-    // The group it computed for is gone: its connections are closed, the collective fails, NextStep follows.
-    if (w->deaf) return;
-    After(Delay(Us(500)), [this, w, a = w->activity] {
-      if (w->alive && w->activity == a) Park(w);
-    });
-    return;
+// Compares what is ordered with what is, and does the next thing.
+void Worker::Reconcile() {
+  if (!ready_ || !order_ || !error_.empty()) return;
+  const WorkerOrder& order = *order_;
+  const bool recovery = order.mode == Mode::kFreeze || order.mode == Mode::kRecover || order.mode == Mode::kRun;
+  if (recovery && order.generation > report_.frozen && !Freeze(order.generation)) {
+    return Later(kUpdatePoll, [this] { Reconcile(); });
   }
-  if (std::exchange(w->break_next, false)) {
-    After(Delay(Us(500)), [this, w, a = w->activity] {
-      if (w->alive && w->activity == a) Break(w, "connection reset by peer");
-    });
-    return;
+  const bool frozen = recovery && order.generation == report_.frozen;
+  if (order.mode == Mode::kRecover && frozen) {
+    StartRecovery();
+  } else if (order.mode == Mode::kRun && frozen && report_.verified.generation == order.generation &&
+             (!run_ || run_->generation < order.generation) && !resume_) {
+    resume_ = order;
+    report_.rank = order.rank;
+    Changed();
+  } else if (order.mode == Mode::kFinish && !finished_) {
+    finished_ = attention_ = true;
+    Notify();
   }
-  Collective& c = collectives_[{s.word.generation, s.word.step.value}];
-  c.entered[w->id] = {w, w->activity};
-  c.peers = w->peers;
-  BreakIfPeerDead(w);
-  TryComplete(s.word.generation, c);
-}
-
-// A dead peer resets the connection; an unreachable one says nothing.
-void Cluster::BreakIfPeerDead(const std::shared_ptr<Worker>& w) {
-  if (!w->alive || w->state.position != Position::kInCollective || w->node->Unreached()) return;
-  for (const Peer& peer : w->peers) {
-    const auto other = Find(peer.worker);
-    if (!other || other->alive || other->node->Unreached()) continue;
-    After(Delay(Us(500)), [this, w, activity = w->activity] {
-      if (w->alive && w->activity == activity) Break(w, "connection reset by peer");
-    });
-    return;
+  const bool calm = order.mode == Mode::kIdle || order.mode == Mode::kRun;
+  if (calm && order.echo_nonce != 0 && report_.echo.nonce != order.echo_nonce && !task_) {
+    task_ = std::make_shared<Task>(Task{order, true});
+    Later(kThread, [this, task = task_] { RunTask(task); });
   }
 }
 
-void Cluster::TryComplete(Generation generation, Collective& c) {
-  if (c.complete || c.entered.size() < c.peers.size()) return;
-  for (const auto& [id, member] : c.entered) {
-    // What a cut link holds back arrives when it is healed.
-    if (member.first->node->Unreached() || !member.first->alive || member.first->activity != member.second) return;
+// False while an update is under way.
+bool Worker::Freeze(Generation generation) {
+  attention_ = true;
+  resume_.reset();
+  closed_ = false;
+  EndRun();
+  if (task_) task_->cancelled = true;
+  Notify();
+  if (word_.state == WordState::kOpen) word_.state = WordState::kFrozen;
+  if (word_.state == WordState::kUpdating) return false;
+  report_.frozen = generation;
+  report_.holding = {word_.state == WordState::kFrozen, word_.generation, word_.step};
+  if (parked_) report_.parked = generation;
+  if (run_ && !run_frozen_) {
+    run_frozen_ = true;
+    // The connections of the group are shut down, after a moment for the program's own abort.
+    if (!parked_) Later(kAbortMoment, [this, g = run_->generation] { BreakOut(g); });
   }
-  c.complete = true;
-  if (generation < newest_running_)
-    Violation("a collective of generation " + std::to_string(generation.value) + " completed while a later one runs");
-  for (const auto& [id, member] : c.entered) {
-    After(Delay(Us(400)), [this, w = member.first, a = member.second] { CollectiveDone(w, a); });
-  }
+  Changed();
+  return true;
 }
 
-void Cluster::CollectiveDone(const std::shared_ptr<Worker>& w, uint64_t activity) {
-  WorkerState& s = w->state;
-  if (!w->alive || w->activity != activity || s.position != Position::kInCollective) return;
-  // Commit fails on a frozen state, and on one of another generation than the trainer computed for.
-  if (s.word.state != WordState::kOpen || w->group != s.word.generation) {
-    Park(w);
-    return;
-  }
-  s.word.state = WordState::kUpdating;
-  After(Delay(options_.update), [this, w] {
-    if (!w->alive) return;
-    WorkerState& state = w->state;
-    if (w->tear_next) {
-      state.word.state = WordState::kTorn;
-      w->value ^= 0x55;
-      state.position = Position::kParked;
-      ++w->activity;
-      SendReport(*w->node);
-      return;
-    }
-    w->value = Mix64(w->value + state.word.step.value + 1);
-    state.word.step = state.word.step.Next();
-    state.word.state = WordState::kOpen;
-    CheckCommit(*w);
-    const bool first = state.first_commit != state.word.generation;
-    if (first) {
-      state.first_commit = state.word.generation;
-      state.first_commit_ns = now_.ns;
-    }
-    BeginStep(w);
-    if (first) SendReport(*w->node);
+void Worker::TakeAbort(Generation generation) {
+  Do([this, generation] {
+    if (!run_ || parked_ || generation < run_->generation) return;
+    Later(Ms(1), [this, g = run_->generation] { BreakOut(g); });
   });
 }
 
-void Cluster::CheckCommit(const Worker& w) {
-  const uint64_t made = w.state.word.step.value;
-  if (w.value != ValueOf(made)) {
-    Violation("rank " + std::to_string(w.rank.value) + " committed a state " + std::to_string(made) +
-              " that no undisturbed run has");
-  }
-  auto& ranks = committed_[made];
-  ranks[w.rank] = w.state.word.generation;
-  const uint32_t world = spec_.nodes * spec_.workers_per_node;
-  if (ranks.size() == world && made > fully_committed_) fully_committed_ = made;
-  if (made <= fully_committed_ && made + 1 < fully_committed_) {
-    Violation("step " + std::to_string(made) + " was made again after every rank had committed " +
-              std::to_string(fully_committed_));
-  }
+void Worker::BreakOut(Generation generation) {
+  if (!run_ || run_->generation != generation || parked_ || !gang_) return;
+  gang_->Leave(this, machine(), "connection closed by peer");
+  OnGang({generation, at_ == At::kConnecting ? Gang::kConnect : word_.step.value, false, "connection shut down"});
+}
+
+void Worker::EndRun() {
+  if (run_) run_->over = true;
+}
+
+void Worker::Fail(const std::string& why) {
+  if (!error_.empty()) return;
+  error_ = report_.error = why;
+  attention_ = true;
+  if (task_) task_->cancelled = true;
+  EndRun();
+  Changed();
+}
+
+// A report is due, and whoever waits looks again.
+void Worker::Changed() {
+  if (!std::exchange(report_asked_, true)) Later(kThread, [this] { SendReport(); });
+  Notify();
+}
+
+void Worker::SendReady() {
+  to_agent_.Send(kLocal, [self = shared_from_this(), info = InfoOf(*world_)] { self->node_->Heard(self, info); });
+}
+
+void Worker::Ask() {
+  Do([this] {
+    if (ready_) SendReady();
+    Changed();
+  });
+}
+
+void Worker::SendReport() {
+  report_asked_ = false;
+  if (!ready_) return;
+  WorkerState state = report_;
+  state.word = word_;
+  state.position = position_;
+  state.starting = starting_;
+  state.stop_at = stop_at_;
+  to_agent_.Send(kLocal, [self = shared_from_this(), state] { self->node_->Heard(self, state); });
+}
+
+void Worker::Notify() {
+  if (std::exchange(turn_asked_, true)) return;
+  Later(kThread, [this] {
+    turn_asked_ = false;
+    if (const auto look = when_free_) look();
+    TryTurn();
+  });
+}
+
+std::string Worker::Describe() const {
+  return "slot " + std::to_string(slot.value) + " " + ToHex(id.value).substr(0, 8) + (ready_ ? "" : " starting") +
+         (asleep_ ? " asleep" : "") + (stuck_ ? " stuck" : "") + (hung_ ? " hung" : "") + (deaf_ ? " deaf" : "") +
+         " g=" + std::to_string(word_.generation.value) + " s=" + std::to_string(word_.step.value) + " " +
+         WordStateName(word_.state) + " position=" + std::to_string(static_cast<int>(position_)) +
+         " at=" + std::to_string(static_cast<int>(at_)) + " frozen=" + std::to_string(report_.frozen.value) +
+         " parked=" + std::to_string(report_.parked.value) +
+         " verified=" + std::to_string(report_.verified.generation.value) + " order: mode " +
+         std::to_string(order_ ? static_cast<int>(order_->mode) : -1) + " g=" + std::to_string(newest_.value);
 }
 
 }  // namespace locum::sim

@@ -7,37 +7,16 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <sstream>
 
-#include "sim/cluster.h"
+#include "sim/script.h"
 
 namespace locum::sim {
 namespace {
 
 std::filesystem::path ScenarioDir() { return LOCUM_SCENARIOS; }
 
-// What is done to one node, to one rank, to all.
-const std::map<std::string, void (Cluster::*)(const std::string&)> kAtNode = {
-    {"kill-node", &Cluster::KillNode},   {"start-node", &Cluster::StartNode}, {"kill-agent", &Cluster::KillAgent},
-    {"leave-node", &Cluster::LeaveNode}, {"add-node", &Cluster::AddNode},     {"cut-link", &Cluster::CutLink},
-    {"cut-peers", &Cluster::CutPeers},   {"heal-link", &Cluster::HealLink}};
-const std::map<std::string, void (Cluster::*)(Rank)> kAtRank = {
-    {"kill-rank", &Cluster::KillWorker},     {"stick-rank", &Cluster::StickWorker},
-    {"tear-rank", &Cluster::TearWorker},     {"stop-rank", &Cluster::StopWorker},
-    {"hang-rank", &Cluster::HangWorker},     {"sleep-rank", &Cluster::SleepWorker},
-    {"deafen-rank", &Cluster::DeafenWorker}, {"break-rank", &Cluster::BreakWorker},
-    {"spoil-rank", &Cluster::SpoilWorker}};
-const std::map<std::string, void (Cluster::*)()> kAtAll = {{"lose-database", &Cluster::LoseDatabase},
-                                                           {"fail-store", &Cluster::FailStore},
-                                                           {"mend-store", &Cluster::MendStore},
-                                                           {"deafen-program", &Cluster::DeafenProgram},
-                                                           {"kill-coordinator", &Cluster::KillCoordinator},
-                                                           {"start-coordinator", &Cluster::StartCoordinator}};
-
-Rank RankOf(const std::string& text) { return Rank(static_cast<uint32_t>(std::stoul(text))); }
-
-class Script {
+class ScenarioRun {
  public:
   // Runs the commands and returns the history.
   std::string Run(std::istream& commands) {
@@ -50,7 +29,7 @@ class Script {
       Do(command, words, line);
     }
     Flush();
-    for (const std::string& v : cluster_->violations()) out_ += "VIOLATION " + v + "\n";
+    for (const Violation& v : cluster_->watch().violations()) out_ += "BROKEN LAW " + v.law + ": " + v.what + "\n";
     return out_;
   }
 
@@ -61,29 +40,15 @@ class Script {
     out_ += "> " + line + "\n";
     std::string what;
     words >> what;
-    if (const auto at_node = kAtNode.find(command); at_node != kAtNode.end()) {
-      (cluster_.get()->*at_node->second)(what);
-    } else if (const auto at_rank = kAtRank.find(command); at_rank != kAtRank.end()) {
-      (cluster_.get()->*at_rank->second)(RankOf(what));
-    } else if (const auto at_all = kAtAll.find(command); at_all != kAtAll.end()) {
-      (cluster_.get()->*at_all->second)();
-    } else if (command == "run-for") {
+    if (command == "run-for") {
       cluster_->RunFor(std::chrono::milliseconds(std::stoi(what)));
     } else if (command == "run-until") {
       RunUntil(what, words);
-    } else if (command == "pause-coordinator") {
-      cluster_->PauseCoordinator(std::chrono::milliseconds(std::stoi(what)));
-    } else if (command == "exit-rank") {
-      int status = 0;
-      words >> status;
-      cluster_->ExitWorker(RankOf(what), status);
-    } else if (command == "fail-program") {
-      uint64_t step = 0;
-      words >> step;
-      cluster_->FailProgram(RankOf(what), step);
-    } else if (command == "adopt" || command == "failback") {
-      const Status status = command == "adopt" ? cluster_->Adopt() : cluster_->Failback(what);
-      out_ += status.ok() ? "accepted\n" : "refused: " + status.message() + "\n";
+    } else if (CheckLine(line).empty()) {
+      const sim::Done done = sim::Do(cluster_.get(), line);
+      const bool asked = command == "adopt" || command == "failback";
+      if (!done.applies) out_ += "nothing to do it to\n";
+      if (asked) out_ += done.answer.ok() ? "accepted\n" : "refused: " + done.answer.message() + "\n";
     } else {
       Show(command, line);
     }
@@ -91,14 +56,14 @@ class Script {
 
   void Show(const std::string& command, const std::string& line) {
     if (command == "alarms") {
-      for (const AlarmView& a : cluster_->View().alarms) out_ += a.name + " " + a.node + ": " + a.text + "\n";
+      for (const AlarmView& a : cluster_->control().View().alarms) out_ += a.name + " " + a.node + ": " + a.text + "\n";
     } else if (command == "waiting") {
-      out_ += "waiting for: " + cluster_->View().waiting_for + "\n";
+      out_ += "waiting for: " + cluster_->control().View().waiting_for + "\n";
     } else if (command == "ranks") {
-      for (const RankView& r : cluster_->View().ranks)
+      for (const RankView& r : cluster_->control().View().ranks)
         out_ += "rank " + std::to_string(r.rank.value) + " on " + r.node + "\n";
     } else if (command == "nodes") {
-      for (const NodeView& n : cluster_->View().nodes) {
+      for (const NodeView& n : cluster_->control().View().nodes) {
         out_ += n.name + " " + NodeStateName(n.state) + " " + RoleName(n.role) + "\n";
       }
     } else {
@@ -110,7 +75,7 @@ class Script {
     JobSpec spec;
     spec.job = "job";
     spec.command = {"train"};
-    spec.timeouts.heartbeat = std::chrono::milliseconds(500);  // scripts wait for steps that a report shows
+    spec.timeouts.heartbeat = std::chrono::milliseconds(50);  // scripts wait for steps that a report shows
     Options options;
     options.jitter = false;
     std::string word;
@@ -133,15 +98,15 @@ class Script {
   void RunUntil(const std::string& what, std::istringstream& words) {
     std::string arg;
     words >> arg;
-    const auto view = [this] { return cluster_->View(); };
+    const auto view = [this] { return cluster_->control().View(); };
     const bool reached = cluster_->RunUntil(
         [&] {
           if (what == "ended") return cluster_->ended();
-          if (what == "made") return cluster_->made() >= std::stoul(arg);
-          if (!cluster_->coordinator_up()) return false;
+          if (what == "made") return cluster_->watch().made() >= std::stoul(arg);
+          if (!cluster_->control().up()) return false;
           if (what == "step") return view().step.value >= std::stoul(arg);
           if (what == "spares") return view().spares >= std::stoul(arg);
-          for (const TimedNote& note : cluster_->notes()) {
+          for (const TimedNote& note : cluster_->control().notes()) {
             if (what == "note" && note.note.name == arg) return true;
           }
           return false;
@@ -149,11 +114,11 @@ class Script {
         std::chrono::seconds(900));
     Flush();
     if (!reached) out_ += "NOT REACHED in 900 s\n";
-    if (cluster_->ended()) out_ += "exit status " + std::to_string(cluster_->exit_status()) + "\n";
+    if (cluster_->ended()) out_ += "exit status " + std::to_string(cluster_->control().exit_status()) + "\n";
   }
 
   void Flush() {
-    const auto& notes = cluster_->notes();
+    const auto& notes = cluster_->control().notes();
     for (; printed_ < notes.size(); ++printed_) {
       const Note& n = notes[printed_].note;
       out_ += n.name;
@@ -185,7 +150,7 @@ TEST_P(Scenario, History_IsTheExpected) {
   const size_t cut = text.find("----\n");
   ASSERT_NE(cut, std::string::npos) << path << " has no line ----";
   std::istringstream commands(text);
-  const std::string history = Script().Run(commands);
+  const std::string history = ScenarioRun().Run(commands);
   if (std::getenv("LOCUM_UPDATE")) {
     std::ofstream(path) << text.substr(0, cut + 5) << history;
     return;
