@@ -167,6 +167,7 @@ void Watch::DatabaseLost() {
 }
 
 void Watch::Persisted(const PersistentState& state) {
+  if (const Status sense = CheckStored(state); !sense.ok()) Break("what is recorded makes sense", sense.message());
   if (!database_lost_ && state.generation < opened_) {
     Break("generations grow",
           "generation " + Number(state.generation.value) + " is recorded after " + Number(opened_.value));

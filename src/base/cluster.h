@@ -19,6 +19,10 @@ namespace locum {
 inline constexpr uint32_t kProtocolVersion = 2;
 inline constexpr const char* kVersion = "0.1.0";
 
+inline constexpr uint32_t kMaxWorld = 65536;  // ranks of a job
+inline constexpr int kMaxNodes = 16384;       // that one coordinator knows
+inline constexpr int32_t kMaxExitStatus = 255, kMaxSignal = 127;
+
 // ---- What a worker says once, when it has registered everything -------------------------------------------
 
 struct Shard {

@@ -20,6 +20,7 @@ namespace locum {
 enum class WordState : uint8_t { kOpen = 0, kUpdating = 1, kFrozen = 2, kTorn = 3 };
 
 inline constexpr uint64_t kMaxGeneration = (1ull << 20) - 1;  // a million memberships
+inline constexpr uint64_t kMaxTerm = INT64_MAX;               // what a database holds
 inline constexpr uint64_t kMaxStep = (1ull << 42) - 1;        // 139 years of steps of a millisecond
 
 struct Word {

@@ -61,6 +61,10 @@ struct JobSpec {
   friend bool operator==(const JobSpec&, const JobSpec&) = default;
 };
 
+inline constexpr Duration kMaxTimeout = std::chrono::hours(24 * 365);
+// kInvalid: a core cannot be made for it.
+Status CheckSpec(const JobSpec& spec);
+
 // ---- What is on disk ---------------------------------------------------------------------------------------
 
 struct Placement {  // of one rank
@@ -125,6 +129,9 @@ struct PersistentState {
   std::string reason;   // why failed
   friend bool operator==(const PersistentState&, const PersistentState&) = default;
 };
+
+// kInvalid: no core has written that, and none can be made from it; what is wrong. All that a core persists passes.
+Status CheckStored(const PersistentState& stored);
 
 // ---- Events ------------------------------------------------------------------------------------------------
 
@@ -270,7 +277,8 @@ struct ClusterView {
 class Coordinator {
  public:
   // A new job, or with `stored` one that an earlier coordinator left. `cluster` and `term` come from the shell:
-  // random, and stored term + 1. The first actions (Persist) come from the first Step.
+  // random, and stored term + 1. `spec` and `stored` have passed CheckSpec and CheckStored. The first actions (Persist)
+  // come from the first Step.
   Coordinator(JobSpec spec, Term term, Incarnation cluster, std::optional<PersistentState> stored);
   ~Coordinator();
   std::vector<Action> Step(const Event& event, Time now);

@@ -1,5 +1,7 @@
 #include "adapters/grpc/wire_check.h"
 
+#include "core/coordinator.h"
+
 namespace locum {
 
 bool IsNodeName(std::string_view name) {
@@ -10,6 +12,11 @@ bool IsNodeName(std::string_view name) {
     if (!good) return false;
   }
   return true;
+}
+
+Term WireCheck::TermOf(uint64_t v, const char* field) {
+  if (v > kMaxTerm) Fail(field, "term " + std::to_string(v) + " is beyond the largest");
+  return Term(v);
 }
 
 Generation WireCheck::Gen(uint64_t v, const char* field) {
@@ -41,6 +48,21 @@ int32_t WireCheck::Pid(int32_t v, const char* field) {
 int64_t WireCheck::NotNegative(int64_t v, const char* field) {
   if (v < 0) Fail(field, "negative value " + std::to_string(v));
   return v;
+}
+
+Duration WireCheck::TimeoutOf(int64_t v, const char* field) {
+  const Duration duration = DurationOf(v, field);
+  if (duration > kMaxTimeout) Fail(field, std::to_string(v) + " ns is longer than a year");
+  return duration;
+}
+
+WorkerExit WireCheck::ExitOf(int32_t status, int32_t signal) {
+  if (status < 0 || status > kMaxExitStatus) Fail("exit.status", "no process ends with " + std::to_string(status));
+  if (signal < 0 || signal > kMaxSignal) Fail("exit.signal", "there is no signal " + std::to_string(signal));
+  WorkerExit exit;
+  exit.status = status;
+  exit.signal = signal;
+  return exit;
 }
 
 uint32_t WireCheck::AtMost(uint32_t v, uint32_t limit, const char* field) {

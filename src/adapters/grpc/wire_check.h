@@ -13,10 +13,9 @@ namespace locum {
 inline constexpr size_t kMaxName = 128;        // of a node, a shard, a group
 inline constexpr size_t kMaxText = 64u << 10;  // reasons, paths, log tails
 inline constexpr int kMaxWorkersPerNode = 1024;
-inline constexpr int kMaxPeers = 65536;
+inline constexpr int kMaxPeers = static_cast<int>(kMaxWorld);
 inline constexpr int kMaxShards = 80000;
 inline constexpr int kMaxCommandWords = 65536;
-inline constexpr int kMaxNodes = 16384;
 inline constexpr int kMaxAlarms = 4 * kMaxNodes;
 
 // A node's name goes into paths and history: letters, digits, '.', '_', '-', not beginning with '.' or '-'.
@@ -31,6 +30,7 @@ class WireCheck {
     if (error_.empty()) error_ = std::string(field) + ": " + why;
   }
 
+  Term TermOf(uint64_t v, const char* field);
   Generation Gen(uint64_t v, const char* field);
   Step StepOf(uint64_t v, const char* field);
   Slot SlotOf(uint32_t v, const char* field);
@@ -38,6 +38,8 @@ class WireCheck {
   int32_t Pid(int32_t v, const char* field);
   int64_t NotNegative(int64_t v, const char* field);
   Duration DurationOf(int64_t v, const char* field) { return Duration(NotNegative(v, field)); }
+  Duration TimeoutOf(int64_t v, const char* field);  // what a deadline can be made of
+  WorkerExit ExitOf(int32_t status, int32_t signal);
   uint32_t AtMost(uint32_t v, uint32_t limit, const char* field);
   std::string Text(const std::string& v, const char* field, size_t limit = kMaxText);
   std::string NodeName(const std::string& v, const char* field, bool may_be_empty = false);

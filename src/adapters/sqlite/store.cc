@@ -284,6 +284,7 @@ Result<std::optional<PersistentState>> Store::Load() {
   LOCUM_RETURN_IF_ERROR(LoadLimits(&state.spec));
   LOCUM_RETURN_IF_ERROR(LoadPlacements(&state));
   LOCUM_RETURN_IF_ERROR(LoadNodes(&state.nodes));
+  if (Status sense = CheckStored(state); !sense.ok()) return Damaged(sense.message());
   return std::optional<PersistentState>(std::move(state));
 }
 

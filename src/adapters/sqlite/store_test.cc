@@ -30,7 +30,7 @@ PersistentState SomeState() {
   PersistentState s;
   s.spec.job = "20261201-101500-3f2a";
   s.spec.command = {"python3", "train.py", "", "--text=a b\n\xff"};
-  s.spec.nodes = 4;
+  s.spec.nodes = 1;
   s.spec.spares = 1;
   s.spec.workers_per_node = 2;
   s.spec.seed = UINT64_MAX;
@@ -45,7 +45,7 @@ PersistentState SomeState() {
   s.recovery_step = Step(812);
   s.recovery_fixed = true;
   s.ranks = {{Rank(0), "node-0", "node-0", Slot(0), Incarnation(1)},
-             {Rank(1), "node-4", "node-1", Slot(1), Incarnation(2)}};
+             {Rank(1), "node-1", "node-4", Slot(1), Incarnation(2)}};
   s.leaving = {{Rank(1), "node-1", "node-1", Slot(1), Incarnation(7)}};
   s.history = {{Generation(1), Step(0)}, {Generation(4), Step(kMaxStep)}};
   s.nodes = {{"node-0", NodeState::kHealthy, Role::kActive, Incarnation(UINT64_MAX), ""},
@@ -227,7 +227,9 @@ TEST(Store, OtherFile_IsRefused) {
 
 TEST(Store, ImpossibleValues_AreCorrupt) {
   for (const char* sql : {"UPDATE job SET phase='dancing'", "UPDATE job SET generation=-1", "UPDATE nodes SET role='x'",
-                          "UPDATE ranks SET slot=-3", "DELETE FROM timeouts WHERE name='hang'", "DELETE FROM limits"}) {
+                          "UPDATE ranks SET slot=-3", "DELETE FROM timeouts WHERE name='hang'", "DELETE FROM limits",
+                          "UPDATE ranks SET node='node-9'", "UPDATE job SET workers_per_node=0",
+                          "UPDATE timeouts SET ns=9223372036854775807", "DELETE FROM ranks WHERE rank=1"}) {
     TempDir dir;
     {
       auto store = Store::Open(dir.path);
