@@ -48,6 +48,7 @@ WorkerExit GetExit(FieldReader* r) {
   WorkerExit exit;
   exit.status = static_cast<int32_t>(r->U32());
   exit.signal = static_cast<int32_t>(r->U32());
+  r->Require(exit.status >= 0 && exit.status <= kMaxExitStatus && exit.signal >= 0 && exit.signal <= kMaxSignal);
   exit.stopped = r->Bool();
   exit.what = r->Str();
   exit.log_tail = r->Str();

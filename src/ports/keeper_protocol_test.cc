@@ -97,6 +97,15 @@ TEST(KeeperProtocol, ValuesOutOfRange_AreRejected) {
   EXPECT_FALSE(DecodeStart(EncodeStart(start)).ok());
 }
 
+TEST(KeeperProtocol, EndOfNoProcess_IsRejected) {
+  WorkerRecord record = SomeRecord();
+  record.exit.signal = INT32_MAX;
+  EXPECT_FALSE(DecodeWorker(EncodeWorker(record)).ok());
+  record.exit.signal = 0;
+  record.exit.status = -1;
+  EXPECT_FALSE(DecodeWorker(EncodeWorker(record)).ok());
+}
+
 TEST(KeeperProtocol, WrongType_IsRejected) {
   EXPECT_FALSE(DecodeStart(EncodeForget(Incarnation(1))).ok());
   EXPECT_FALSE(KeeperTypeOf("").ok());

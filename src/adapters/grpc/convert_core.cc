@@ -29,19 +29,19 @@ void Put(const Timeouts& in, wire::Timeouts* out) {
 
 Timeouts Take(const wire::Timeouts& in, WireCheck& check) {
   Timeouts out;
-  out.heartbeat = check.DurationOf(in.heartbeat_ns(), "timeouts.heartbeat");
-  out.silence = check.DurationOf(in.silence_ns(), "timeouts.silence");
-  out.lost_stream_grace = check.DurationOf(in.lost_stream_grace_ns(), "timeouts.lost_stream_grace");
-  out.culprit_grace = check.DurationOf(in.culprit_grace_ns(), "timeouts.culprit_grace");
-  out.freeze = check.DurationOf(in.freeze_ns(), "timeouts.freeze");
-  out.collective = check.DurationOf(in.collective_ns(), "timeouts.collective");
-  out.park = check.DurationOf(in.park_ns(), "timeouts.park");
-  out.join = check.DurationOf(in.join_ns(), "timeouts.join");
-  out.gather = check.DurationOf(in.gather_ns(), "timeouts.gather");
-  out.hang = check.DurationOf(in.hang_ns(), "timeouts.hang");
-  out.grace = check.DurationOf(in.grace_ns(), "timeouts.grace");
-  out.finish = check.DurationOf(in.finish_ns(), "timeouts.finish");
-  out.adopt = check.DurationOf(in.adopt_ns(), "timeouts.adopt");
+  out.heartbeat = check.TimeoutOf(in.heartbeat_ns(), "timeouts.heartbeat");
+  out.silence = check.TimeoutOf(in.silence_ns(), "timeouts.silence");
+  out.lost_stream_grace = check.TimeoutOf(in.lost_stream_grace_ns(), "timeouts.lost_stream_grace");
+  out.culprit_grace = check.TimeoutOf(in.culprit_grace_ns(), "timeouts.culprit_grace");
+  out.freeze = check.TimeoutOf(in.freeze_ns(), "timeouts.freeze");
+  out.collective = check.TimeoutOf(in.collective_ns(), "timeouts.collective");
+  out.park = check.TimeoutOf(in.park_ns(), "timeouts.park");
+  out.join = check.TimeoutOf(in.join_ns(), "timeouts.join");
+  out.gather = check.TimeoutOf(in.gather_ns(), "timeouts.gather");
+  out.hang = check.TimeoutOf(in.hang_ns(), "timeouts.hang");
+  out.grace = check.TimeoutOf(in.grace_ns(), "timeouts.grace");
+  out.finish = check.TimeoutOf(in.finish_ns(), "timeouts.finish");
+  out.adopt = check.TimeoutOf(in.adopt_ns(), "timeouts.adopt");
   return out;
 }
 
@@ -52,7 +52,7 @@ void Put(const Limits& in, wire::Limits* out) {
 }
 
 Limits Take(const wire::Limits& in, WireCheck& check) {
-  return {in.restarts(), in.recoveries(), check.DurationOf(in.window_ns(), "limits.window")};
+  return {in.restarts(), in.recoveries(), check.TimeoutOf(in.window_ns(), "limits.window")};
 }
 
 void Put(const JobSpec& in, wire::JobSpec* out) {
@@ -100,7 +100,7 @@ void Put(const Placement& in, wire::Placement* out) {
 PersistentState Take(const wire::PersistentState& in, WireCheck& check) {
   PersistentState out;
   out.spec = Take(in.spec(), check);
-  out.term = Term(in.term());
+  out.term = check.TermOf(in.term(), "state.term");
   out.cluster = Incarnation(in.cluster());
   out.adopts = Incarnation(in.adopts());
   out.phase = check.Enum(in.phase(), JobPhase::kFailed, "state.phase");
@@ -202,10 +202,14 @@ Result<CoreBeginning> FromWire(const wire::CoreStart& in) {
   WireCheck check;
   CoreBeginning out;
   out.spec = Take(in.spec(), check);
-  out.term = Term(in.term());
+  out.term = check.TermOf(in.term(), "start.term");
   out.cluster = Incarnation(in.cluster());
   if (in.has_stored()) out.stored = Take(in.stored(), check);
   if (!check.ok()) return check.status();
+  if (Status spec = CheckSpec(out.spec); !spec.ok()) return spec.Annotate("start.spec");
+  if (!out.stored) return out;
+  if (Status stored = CheckStored(*out.stored); !stored.ok()) return stored.Annotate("start.stored");
+  if (out.term <= out.stored->term) return Invalid("start.term: is not higher than the stored one");
   return out;
 }
 

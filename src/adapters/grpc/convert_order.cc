@@ -85,19 +85,21 @@ wire::Welcome ToWire(const Welcome& in) {
 Result<Welcome> FromWire(const wire::Welcome& in) {
   WireCheck check;
   Welcome out;
-  out.term = Term(in.term());
+  out.term = check.TermOf(in.term(), "welcome.term");
   out.job = check.Text(in.job(), "welcome.job", kMaxName);
   out.cluster = Incarnation(in.cluster());
   if (check.Count(in.command_size(), kMaxCommandWords, "welcome.command")) {
     for (const std::string& word : in.command()) out.command.push_back(check.Text(word, "welcome.command", 1u << 20));
   }
   out.workers_per_node = check.AtMost(in.workers_per_node(), kMaxWorkersPerNode, "welcome.workers_per_node");
+  if (in.command_size() == 0 || in.command(0).empty()) check.Fail("welcome.command", "is missing");
+  if (out.workers_per_node == 0) check.Fail("welcome.workers_per_node", "is missing");
   out.seed = in.seed();
-  out.grace = check.DurationOf(in.grace_ns(), "welcome.grace");
-  out.heartbeat = check.DurationOf(in.heartbeat_ns(), "welcome.heartbeat");
-  out.collective_deadline = check.DurationOf(in.collective_deadline_ns(), "welcome.collective_deadline");
-  out.park_deadline = check.DurationOf(in.park_deadline_ns(), "welcome.park_deadline");
-  out.freeze_deadline = check.DurationOf(in.freeze_deadline_ns(), "welcome.freeze_deadline");
+  out.grace = check.TimeoutOf(in.grace_ns(), "welcome.grace");
+  out.heartbeat = check.TimeoutOf(in.heartbeat_ns(), "welcome.heartbeat");
+  out.collective_deadline = check.TimeoutOf(in.collective_deadline_ns(), "welcome.collective_deadline");
+  out.park_deadline = check.TimeoutOf(in.park_deadline_ns(), "welcome.park_deadline");
+  out.freeze_deadline = check.TimeoutOf(in.freeze_deadline_ns(), "welcome.freeze_deadline");
   out.adopts = Incarnation(in.adopts());
   if (!check.ok()) return check.status();
   return out;
@@ -117,7 +119,7 @@ wire::NodeOrder ToWire(const NodeOrder& in) {
 Result<NodeOrder> FromWire(const wire::NodeOrder& in) {
   WireCheck check;
   NodeOrder out;
-  out.term = Term(in.term());
+  out.term = check.TermOf(in.term(), "order.term");
   out.sequence = in.sequence();
   if (check.Count(in.workers_size(), kMaxWorkersPerNode, "order.workers")) {
     out.workers.resize(static_cast<size_t>(in.workers_size()));

@@ -201,9 +201,10 @@ void Take(const wire::WorkerReport& in, WorkerReport* out, WireCheck& check) {
   out->pid = check.Pid(in.pid(), "worker.pid");
   out->life = check.Enum(in.life(), WorkerLife::kExited, "worker.life");
   if (in.has_exit()) {
-    out->exit =
-        WorkerExit{in.exit().status(), in.exit().signal(), in.exit().stopped(),
-                   check.Text(in.exit().what(), "exit.what"), check.Text(in.exit().log_tail(), "exit.log_tail")};
+    out->exit = check.ExitOf(in.exit().status(), in.exit().signal());
+    out->exit->stopped = in.exit().stopped();
+    out->exit->what = check.Text(in.exit().what(), "exit.what");
+    out->exit->log_tail = check.Text(in.exit().log_tail(), "exit.log_tail");
   }
   Take(in.state(), &out->state, check);
   out->log = check.Text(in.log(), "worker.log");
@@ -247,7 +248,7 @@ Result<NodeHello> FromWire(const wire::NodeHello& in) {
   if (in.agent() == 0) check.Fail("hello.agent", "is missing");
   out.keeper_pid = check.Pid(in.keeper_pid(), "hello.keeper_pid");
   out.agent_pid = check.Pid(in.agent_pid(), "hello.agent_pid");
-  out.term = Term(in.term());
+  out.term = check.TermOf(in.term(), "hello.term");
   out.slots = check.AtMost(in.slots(), kMaxWorkersPerNode, "hello.slots");
   out.dir = check.Text(in.dir(), "hello.dir");
   out.cluster = Incarnation(in.cluster());
@@ -268,7 +269,7 @@ wire::NodeReport ToWire(const NodeReport& in) {
 Result<NodeReport> FromWire(const wire::NodeReport& in) {
   WireCheck check;
   NodeReport out;
-  out.term = Term(in.term());
+  out.term = check.TermOf(in.term(), "report.term");
   out.order = in.order();
   if (check.Count(in.workers_size(), kMaxWorkersPerNode, "report.workers")) {
     out.workers.resize(static_cast<size_t>(in.workers_size()));

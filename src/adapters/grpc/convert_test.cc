@@ -20,6 +20,8 @@ class Maker {
   uint64_t Any() { return random_.OneIn(4) ? 0 : random_.OneIn(4) ? UINT64_MAX : random_.Next(); }
   uint64_t Upto(uint64_t most) { return random_.OneIn(4) ? 0 : random_.OneIn(4) ? most : random_.Below(most + 1); }
   bool Bool() { return random_.OneIn(2); }
+  Term AnyTerm() { return Term(Upto(kMaxTerm)); }
+  Duration Wait() { return Duration(static_cast<int64_t>(Upto(static_cast<uint64_t>(kMaxTimeout.count())))); }
   int64_t Ns() { return static_cast<int64_t>(Upto(INT64_MAX)); }
   int32_t Pid() { return static_cast<int32_t>(Upto(INT32_MAX)); }
   Generation Gen() { return Generation(Upto(kMaxGeneration)); }
@@ -74,23 +76,26 @@ class Maker {
     r.stuck = Bool();
     r.waits = Bool();
     r.mute = Bool();
-    if (Bool()) r.exit = WorkerExit{static_cast<int32_t>(Any()), Pid(), Bool(), Text(), Text()};
+    if (Bool()) {
+      r.exit = WorkerExit{static_cast<int32_t>(Upto(kMaxExitStatus)), static_cast<int32_t>(Upto(kMaxSignal)), Bool(),
+                          Text(), Text()};
+    }
     return r;
   }
   Usage AnyUsage() {
     return {Ns(), static_cast<uint32_t>(Upto(1000)), Any(), Any(), Any(), Any(), Any(), Any(), Any(), Any()};
   }
   NodeHello Hello() {
-    return {Name(),      static_cast<uint32_t>(Any()),
-            Text(),      Text(),
-            Inc(),       Text(),
-            LiveInc(),   LiveInc(),
-            Pid(),       Pid(),
-            Term(Any()), static_cast<uint32_t>(Upto(kMaxWorkersPerNode)),
+    return {Name(),    static_cast<uint32_t>(Any()),
+            Text(),    Text(),
+            Inc(),     Text(),
+            LiveInc(), LiveInc(),
+            Pid(),     Pid(),
+            AnyTerm(), static_cast<uint32_t>(Upto(kMaxWorkersPerNode)),
             Path()};
   }
   NodeReport Report() {
-    NodeReport r{Term(Any()), Any(), {}, AnyUsage()};
+    NodeReport r{AnyTerm(), Any(), {}, AnyUsage()};
     for (uint64_t i = Upto(3); i > 0; --i) r.workers.push_back(Worker());
     r.leaving = Bool();
     return r;
@@ -169,25 +174,15 @@ TEST(Convert, Ready_ComesBack) {
 TEST(Convert, OrderAndWelcome_ComeBack) {
   for (uint64_t seed = 0; seed < kRounds; ++seed) {
     Maker make(seed);
-    NodeOrder in{Term(make.Any()), make.Any(), {}, make.Bool(), make.Bool(), make.Text()};
+    NodeOrder in{make.AnyTerm(), make.Any(), {}, make.Bool(), make.Bool(), make.Text()};
     for (uint64_t i = make.Upto(3); i > 0; --i) in.workers.push_back(make.Order());
     auto out = FromWire(ToWire(in));
     ASSERT_TRUE(out.ok()) << seed << ": " << out.status().message();
     EXPECT_EQ(std::tie(in.term, in.sequence, in.workers, in.quick, in.shutdown, in.reason),
               std::tie(out->term, out->sequence, out->workers, out->quick, out->shutdown, out->reason))
         << seed;
-    Welcome w{Term(make.Any()),
-              make.Text(),
-              make.Inc(),
-              make.Inc(),
-              {"a", "", make.Path()},
-              3,
-              make.Any(),
-              Duration(make.Ns()),
-              Duration(make.Ns()),
-              Duration(make.Ns()),
-              Duration(make.Ns()),
-              Duration(make.Ns())};
+    Welcome w{make.AnyTerm(), make.Text(), make.Inc(),  make.Inc(), {"a", "", make.Path()}, 3, make.Any(), make.Wait(),
+              make.Wait(),    make.Wait(), make.Wait(), make.Wait()};
     auto v = FromWire(ToWire(w));
     ASSERT_TRUE(v.ok()) << seed << ": " << v.status().message();
     EXPECT_EQ(std::tie(w.term, w.job, w.cluster, w.command, w.workers_per_node, w.seed, w.grace, w.heartbeat,
@@ -257,7 +252,7 @@ TEST(Convert, StoredState_ComesBack) {
   PersistentState in;
   in.spec.job = "j";
   in.spec.command = {"a", "b", "\xff\xfe"};
-  in.spec.nodes = 4;
+  in.spec.nodes = 2;
   in.spec.timeouts.hang = std::chrono::seconds(9);
   in.spec.limits = {1, 2, std::chrono::seconds(3)};
   in.spec.worker_to_spare = true;
@@ -265,16 +260,24 @@ TEST(Convert, StoredState_ComesBack) {
   in.term = Term(2);
   in.phase = JobPhase::kStopping;
   in.generation = Generation(3);
-  in.ranks = {{Rank(0), "node-0", "node-1", Slot(0), Incarnation(5)}};
-  in.nodes = {{"node-0", NodeState::kProbation, Role::kSpare, Incarnation(6), "why"}};
-  in.leaving = {{Rank(0), "node-1", "node-1", Slot(1), Incarnation(4)}};
-  in.history = {{Generation(1), Step(0)}, {Generation(2), Step(77)}};
+  in.ranks = {{Rank(0), "node-0", "node-1", Slot(0), Incarnation(5)},
+              {Rank(1), "node-1", "node-1", Slot(0), Incarnation(8)}};
+  in.nodes = {{"node-0", NodeState::kProbation, Role::kSpare, Incarnation(6), "why"}, {"node-1"}};
+  in.leaving = {{Rank(0), "node-1", "node-1", Slot(0), Incarnation(4)}};
+  in.history = {{Generation(1), Step(0)}, {Generation(3), Step(77)}};
   auto out = FromWire(ToWire(in.spec, Term(9), Incarnation(8), &in));
   ASSERT_TRUE(out.ok()) << out.status().message();
   EXPECT_EQ(out->term, Term(9));
   EXPECT_EQ(out->spec.timeouts.hang, in.spec.timeouts.hang);
   EXPECT_TRUE(*out->stored == in);
   EXPECT_EQ(ToWire(*out->stored).SerializeAsString(), ToWire(in).SerializeAsString());
+  EXPECT_THAT(FromWire(ToWire(in.spec, Term(2), Incarnation(8), &in)).status().message(), HasSubstr("start.term"));
+  in.ranks[1].node = "node-7";
+  EXPECT_THAT(FromWire(ToWire(in.spec, Term(9), Incarnation(8), &in)).status().message(),
+              HasSubstr("start.stored: rank 1 is on a node that is not known"));
+  in.spec.nodes = 0;
+  EXPECT_THAT(FromWire(ToWire(in.spec, Term(9), Incarnation(8), nullptr)).status().message(),
+              HasSubstr("start.spec: the job has no workers"));
 }
 
 TEST(Convert, ValuesOutOfRange_AreRefusedByField) {
@@ -287,6 +290,7 @@ TEST(Convert, ValuesOutOfRange_AreRefusedByField) {
   EXPECT_THAT(hello([](auto& h) { h.set_name(""); }), HasSubstr("hello.name"));
   EXPECT_THAT(hello([](auto& h) { h.set_agent(0); }), HasSubstr("hello.agent: is missing"));
   EXPECT_THAT(hello([](auto& h) { h.set_keeper_pid(-1); }), HasSubstr("hello.keeper_pid: negative"));
+  EXPECT_THAT(hello([](auto& h) { h.set_term(UINT64_MAX); }), HasSubstr("hello.term"));
   EXPECT_THAT(hello([](auto& h) { h.set_slots(5000); }), HasSubstr("hello.slots"));
   EXPECT_THAT(hello([](auto& h) { h.set_version(std::string("a\0b", 3)); }), HasSubstr("zero byte"));
 
@@ -298,6 +302,8 @@ TEST(Convert, ValuesOutOfRange_AreRefusedByField) {
   };
   EXPECT_EQ(report([](auto&, auto&) {}), "");
   EXPECT_THAT(report([](auto& w, auto&) { w.set_slot(1024); }), HasSubstr("worker.slot"));
+  EXPECT_THAT(report([](auto& w, auto&) { w.mutable_exit()->set_signal(INT32_MAX); }), HasSubstr("exit.signal"));
+  EXPECT_THAT(report([](auto& w, auto&) { w.mutable_exit()->set_status(-1); }), HasSubstr("exit.status"));
   EXPECT_THAT(report([](auto& w, auto&) { w.set_life(static_cast<wire::WorkerLife>(3)); }),
               HasSubstr("worker.life: unknown value 3"));
   EXPECT_THAT(report([](auto& w, auto&) { w.mutable_state()->set_rank(UINT32_MAX); }), HasSubstr("rank"));
@@ -317,9 +323,18 @@ TEST(Convert, ValuesOutOfRange_AreRefusedByField) {
   wire::NodeOrder order;
   order.add_workers()->set_mode(static_cast<wire::Mode>(5));
   EXPECT_THAT(FromWire(order).status().message(), HasSubstr("order.mode"));
-  wire::Welcome welcome;
-  welcome.set_grace_ns(-1);
-  EXPECT_THAT(FromWire(welcome).status().message(), HasSubstr("welcome.grace: negative"));
+  const auto welcome = [](auto change) {
+    wire::Welcome w;
+    w.add_command("a");
+    w.set_workers_per_node(1);
+    change(w);
+    return FromWire(w).status().message();
+  };
+  EXPECT_EQ(welcome([](auto&) {}), "");
+  EXPECT_THAT(welcome([](auto& w) { w.set_grace_ns(-1); }), HasSubstr("welcome.grace: negative"));
+  EXPECT_THAT(welcome([](auto& w) { w.set_heartbeat_ns(INT64_MAX); }), HasSubstr("longer than a year"));
+  EXPECT_THAT(welcome([](auto& w) { w.clear_command(); }), HasSubstr("welcome.command: is missing"));
+  EXPECT_THAT(welcome([](auto& w) { w.clear_workers_per_node(); }), HasSubstr("welcome.workers_per_node"));
 }
 
 TEST(Convert, LongAndBrokenText_IsCutAndCleaned) {

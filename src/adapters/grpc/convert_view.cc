@@ -59,7 +59,7 @@ Result<ClusterView> FromWire(const wire::ClusterView& in) {
   out.waiting_for = check.Text(in.waiting_for(), "view.waiting_for");
   out.step = check.StepOf(in.step(), "view.step");
   out.generation = check.Gen(in.generation(), "view.generation");
-  out.term = Term(in.term());
+  out.term = check.TermOf(in.term(), "view.term");
   out.spares = in.spares();
   out.has_loss = in.has_loss();
   out.loss = in.loss();

@@ -54,6 +54,12 @@ class Inbox {
   std::deque<T> items_;
 };
 
+Welcome MakeWelcome() {
+  Welcome welcome;
+  welcome.command = {"train"};
+  return welcome;
+}
+
 struct Got {
   Event event = Tick{};
   std::function<void()> taken;
@@ -126,7 +132,7 @@ TEST_F(Stream, HelloWelcomeReadyReportOrder_PassBothWays) {
   auto link = Link();
   auto connected = NextEvent<NodeConnected>();
   EXPECT_EQ(connected.hello.name, "node-1");
-  Welcome welcome;
+  Welcome welcome = MakeWelcome();
   welcome.job = "j1";
   server_->SendWelcome(connected.stream, welcome);
   EXPECT_EQ(NextLink<LinkUp>().welcome.job, "j1");
@@ -176,7 +182,7 @@ TEST_F(Stream, RefusedNode_HearsTheReason) {
 TEST_F(Stream, CoordinatorRestarted_LinkComesBackWithItsNewestHello) {
   auto link = Link();
   auto connected = NextEvent<NodeConnected>();
-  server_->SendWelcome(connected.stream, Welcome{});
+  server_->SendWelcome(connected.stream, MakeWelcome());
   NextLink<LinkUp>();
   NodeHello next = Hello();
   next.term = Term(4);
@@ -192,7 +198,7 @@ TEST_F(Stream, CoordinatorRestarted_LinkComesBackWithItsNewestHello) {
 TEST_F(Stream, AskedToConnectAgain_LinkComesBackWithItsNewestHello) {
   auto link = Link();
   auto connected = NextEvent<NodeConnected>();
-  server_->SendWelcome(connected.stream, Welcome{});
+  server_->SendWelcome(connected.stream, MakeWelcome());
   NextLink<LinkUp>();
   NodeHello next = Hello();
   next.cluster = Incarnation(4);
@@ -206,7 +212,7 @@ TEST_F(Stream, AskedToConnectAgain_LinkComesBackWithItsNewestHello) {
 TEST_F(Stream, CoreIsSlow_NewestReportReplacesTheOnesBefore) {
   auto link = Link();
   auto connected = NextEvent<NodeConnected>();
-  server_->SendWelcome(connected.stream, Welcome{});
+  server_->SendWelcome(connected.stream, MakeWelcome());
   NextLink<LinkUp>();
   link->SendReport(NodeReport{Term(1), 0, {}, {}});
   Got held = events_.Next();  // not taken: the stream reads nothing more
@@ -319,7 +325,7 @@ TEST_F(Stream, OrderAndAnswer_TakeMicroseconds) {
     }
   });
   auto connected = NextEvent<NodeConnected>();
-  server_->SendWelcome(connected.stream, Welcome{});
+  server_->SendWelcome(connected.stream, MakeWelcome());
   NextLink<LinkUp>();
   std::vector<double> micros;
   NodeOrder order;
