@@ -16,6 +16,10 @@ Status Coordinator::Impl::CheckAdopt() const {
   for (const auto& [name, node] : nodes_) {
     if (!node.stranger || !node.connected) continue;
     if (!first) first = &node;
+    if (node.hello.term.value > kMaxTerm / 2) {
+      return Invalid(name + " has obeyed term " + std::to_string(node.hello.term.value) +
+                     ", which leaves no higher one to lead by; end its agent first");
+    }
     if (node.hello.cluster == first->hello.cluster && node.hello.job == first->hello.job) continue;
     return Invalid("nodes of two clusters are connected: " + first->name + " trains for job " + first->hello.job +
                    ", " + name + " for job " + node.hello.job + "; end the agents of one of them first");
@@ -76,6 +80,10 @@ void Coordinator::Impl::ProgressAdopt() {
     return;
   }
   adopted_ranks_ = found.size();
+  if (newest.value + kMaxOpened >= kMaxGeneration) {
+    waiting_for_ = "nodes whose generation has a successor: one of them reports " + std::to_string(newest.value);
+    return;
+  }
   const Time due = adopt_since_ + T().adopt;
   if (found.size() < World() && (now_ < due || found.empty())) {
     waiting_for_ = "the nodes that are taken over: " + std::to_string(found.size()) + " of " + std::to_string(World()) +

@@ -11,6 +11,10 @@ namespace locum {
 // disk before anybody is told, since a Persist precedes what this Step sends.
 void Coordinator::Impl::Open(const std::vector<Fault>& faults, const std::string& reason) {
   if (ProgramFault(faults) || Capped(faults, reason)) return;
+  if (p_.generation.value >= kMaxGeneration) {
+    return Fail(1, "the job has had " + std::to_string(p_.generation.value) +
+                       " generations, as many as can be numbered; the last trigger: " + reason);
+  }
   const bool was_running = p_.phase == JobPhase::kRunning || p_.phase == JobPhase::kStopping;
   if (was_running && !resumed_) ++fruitless_;
   ++opened_;
@@ -36,7 +40,6 @@ void Coordinator::Impl::Open(const std::vector<Fault>& faults, const std::string
 
   if (!std::exchange(unsettled_, true)) unsettled_since_ = now_;
   p_.generation = p_.generation.Next();
-  LOCUM_CHECK(p_.generation.value < kMaxGeneration);
   p_.phase = JobPhase::kFreezing;
   p_.recovery_fixed = false;
   phase_since_ = now_;

@@ -74,7 +74,7 @@ struct Node {
   Time lost_at{};
   bool reported = false;  // since it connected: until then an absent worker proves nothing
   std::map<Slot, SlotInfo> slots;
-  std::map<Incarnation, JoinInfo> infos;  // of workers whose report has not come yet
+  std::map<Slot, std::pair<Incarnation, JoinInfo>> infos;  // the newest of each; its report may not have come yet
   Usage usage;
   bool suspect_noted = false;
   std::vector<Time> restarts;  // of ranked workers in place, within the limits' window

@@ -63,6 +63,9 @@ std::string Coordinator::Impl::WhyRefused(const NodeHello& h, bool stranger) con
   if (ended_ || Over()) return "job " + p_.spec.job + " has ended";
   if (stopped_) return "the coordinator of job " + p_.spec.job + " is stopping";
   const auto found = nodes_.find(h.name);
+  if (found == nodes_.end() && nodes_.size() >= static_cast<size_t>(kMaxNodes)) {
+    return "the coordinator knows " + std::to_string(kMaxNodes) + " nodes already, as many as it can";
+  }
   if (found != nodes_.end() && found->second.connected && found->second.hello.keeper != h.keeper &&
       Heard(found->second)) {
     return "a node named '" + h.name + "' is connected from " + found->second.hello.address + " (keeper process " +
@@ -75,7 +78,7 @@ void Coordinator::Impl::On(const NodeConnected& e) {
   const NodeHello& h = e.hello;
   // Terms of the cluster that is taken over say nothing here, but its nodes obey no lower one.
   const bool theirs = h.cluster != Incarnation() && h.cluster == p_.adopts;
-  if (theirs && !Over() && !ended_) p_.term = std::max(p_.term, h.term.Next());
+  if (theirs && !Over() && !ended_ && h.term.value < kMaxTerm) p_.term = std::max(p_.term, h.term.Next());
   const bool taken_over = theirs && p_.phase != JobPhase::kGathering;
   const bool stranger = h.cluster != Incarnation() && h.cluster != p_.cluster && !taken_over;
   const bool known = nodes_.count(h.name) != 0;
@@ -154,7 +157,7 @@ void Coordinator::Impl::On(const WorkerReady& e) {
   Hear(*node);
   const auto slot = node->slots.find(e.slot);
   if (slot == node->slots.end()) return;
-  node->infos[e.worker] = e.info;
+  node->infos[e.slot] = {e.worker, e.info};
   if (slot->second.worker == e.worker) {
     slot->second.info = e.info;
     CheckConsistency(*node, e.slot);
@@ -200,8 +203,9 @@ void Coordinator::Impl::TakeReport(Node& node, const WorkerReport& report) {
   const bool was_ready = slot.Ready();
   const bool was_exited = slot.Exited();
   slot.report = report;
-  if (const auto info = node.infos.find(report.worker); info != node.infos.end() && !slot.info) {
-    slot.info = info->second;
+  const auto info = node.infos.find(report.slot);
+  if (!slot.info && info != node.infos.end() && info->second.first == report.worker) {
+    slot.info = info->second.second;
     CheckConsistency(node, report.slot);
   }
   if (!was_ready && slot.Ready()) {

@@ -76,6 +76,7 @@ void Coordinator::Impl::ProgressStop() {
   if (move_.stop_at == kNoStop || beyond) {
     // Someone has begun the step before it saw the stop: the stop is void, and the next one leaves more room.
     move_.margin = move_.margin == 0 ? 1 : std::min<uint64_t>(move_.margin * 2, 1u << 20);
+    if (furthest.value + move_.margin >= kMaxStep) return CancelMove("a rank is at the last step that can be numbered");
     move_.stop_at = ::locum::Step(furthest.value + move_.margin);
     move_.first_parked = Time{};
     return;
