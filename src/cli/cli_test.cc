@@ -17,6 +17,7 @@
 #include "cli/files.h"
 #include "cli/net.h"
 #include "cli/rank_output.h"
+#include "cli/replay.h"
 #include "cli/start_dir.h"
 #include "cli/status_json.h"
 
@@ -155,6 +156,20 @@ TEST(Replay, LogOfAnotherLocum_IsRefusedNotCompared) {
   }
 }
 
+TEST(Replay, TimeThatGoesBack_IsAnError) {
+  Replay replay;
+  wire::InputRecord record;
+  *record.mutable_start() = ToWire(JobSpec{"j", {"true"}}, Term(1), Incarnation(1), nullptr);
+  record.mutable_start()->set_version(kVersion);
+  ASSERT_TRUE(replay.Take(record.SerializeAsString()));
+  record.mutable_input()->mutable_event()->mutable_tick();
+  for (const int64_t at : {int64_t{-1}, INT64_MAX}) {
+    record.mutable_input()->set_now_ns(at);
+    EXPECT_FALSE(replay.Take(record.SerializeAsString()));
+    EXPECT_THAT(replay.error, HasSubstr("does not follow the one before"));
+  }
+}
+
 TEST(FindProgram, AbsentAndNotExecutable_AreToldApart) {
   TempDir dir;
   EXPECT_TRUE(FindProgram("sh").ok());
@@ -173,8 +188,10 @@ TEST(CoordinatorFile, WrittenAndDamaged_AreReadAsSuch) {
   ASSERT_TRUE(file.ok());
   EXPECT_EQ(file->address, "127.0.0.1:5");
   EXPECT_EQ(file->pid, 42);
-  ASSERT_TRUE(WriteFileAtomically(dir.File(kCoordinatorFile), "{\"address\":7}", 0644).ok());
-  EXPECT_EQ(ReadCoordinatorFile(dir.path).status().code(), Code::kCorrupt);
+  for (const char* text : {"{\"address\":7}", "{\"address\":\"a:1\",\"pid\":1e300,\"job\":\"j\",\"version\":\"0\"}"}) {
+    ASSERT_TRUE(WriteFileAtomically(dir.File(kCoordinatorFile), text, 0644).ok());
+    EXPECT_EQ(ReadCoordinatorFile(dir.path).status().code(), Code::kCorrupt);
+  }
 }
 
 TEST(RankOutput, RankMovesBetweenLogs_EachByteIsPassedOnce) {
@@ -266,6 +283,22 @@ TEST(StatusJson, WithoutCoordinator_StoreDecidesAndTheLastViewFillsIn) {
     EXPECT_EQ(StatusJson(stored, last)["job"]["step"], 0);
     EXPECT_NE(StatusTable(StatusJson(stored, last)), "");
   }
+  // Of this job, and not what a coordinator writes.
+  stored.spec.job = "j";
+  for (const char* path : {"/job/state", "/job/loss", "/nodes/0", "/nodes/0/usage", "/nodes/0/reason", "/ranks/0"}) {
+    Json last = StatusJson(SomeView());
+    last[Json::json_pointer(path)] = Json::array({3});
+    EXPECT_EQ(StatusJson(stored, last)["job"]["step"], 0) << path;
+  }
+}
+
+TEST(RankOutput, StatusThatIsNone_IsNotFollowed) {
+  RankOutput output([](std::string_view) { ADD_FAILURE(); });
+  for (const char* rank :
+       {R"({"worker":1,"rank":0,"log":7})", R"({"worker":1,"rank":0,"node":"n","log":"l","log_offset":-1})"}) {
+    output.FollowLast(
+        Json::parse(R"({"nodes":[{"workers":[{"worker":1,"rank":0}]}],"ranks":[)" + std::string(rank) + "]}"), "/");
+  }
 }
 
 TEST(StatusTable, Rows_AreAligned) {
@@ -273,6 +306,10 @@ TEST(StatusTable, Rows_AreAligned) {
   EXPECT_THAT(table, HasSubstr("job j: running, step 812, loss 2.5, generation 3, spares 1\n"));
   EXPECT_THAT(table, HasSubstr("NODE    STATE    ROLE    RANKS"));
   EXPECT_THAT(table, HasSubstr("node-0  healthy  active  0      127.0.0.1  12.3  33.3  0.0    2.0 kB/s"));
+}
+
+TEST(EventText, TimeThatIsNone_IsShownAsItIs) {
+  EXPECT_EQ(EventText("{\"name\":\"x\",\"time\":\"-2147483648-1-1T1:1:1.1\"}"), "-2147483648-1-1T1:1:1.1  x");
 }
 
 TEST(EventText, End_IsToldByItsStatus) {

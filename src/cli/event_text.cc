@@ -3,15 +3,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
-#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "cli/exit_codes.h"
 
 namespace locum {
-namespace {
 
 using Json = nlohmann::ordered_json;
+
+namespace {
 
 // The others are for the JSON.
 bool IsForPeople(const std::string& detail) { return detail == "state" || detail.rfind("rank_", 0) == 0; }
@@ -20,8 +20,8 @@ bool IsForPeople(const std::string& detail) { return detail == "state" || detail
 std::string TimeOfDay(const std::string& text) {
   std::tm parts{};
   int micros = 0;
-  if (std::sscanf(text.c_str(), "%d-%d-%dT%d:%d:%d.%6d", &parts.tm_year, &parts.tm_mon, &parts.tm_mday, &parts.tm_hour,
-                  &parts.tm_min, &parts.tm_sec, &micros) != 7) {
+  if (std::sscanf(text.c_str(), "%4d-%2d-%2dT%2d:%2d:%2d.%6d", &parts.tm_year, &parts.tm_mon, &parts.tm_mday,
+                  &parts.tm_hour, &parts.tm_min, &parts.tm_sec, &micros) != 7) {
     return text;
   }
   parts.tm_year -= 1900;
@@ -60,7 +60,11 @@ std::string TextIn(const Json& e, const char* key) {
   return e.contains(key) && e[key].is_string() ? e[key].get<std::string>() : "";
 }
 
+}  // namespace
+
 bool IsEvent(const Json& e) { return e.is_object() && e.contains("name") && e["name"].is_string(); }
+
+namespace {
 
 std::string TextOf(const Json& e) {
   std::string about;

@@ -1,10 +1,14 @@
 // A line of the history, for people.
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
 namespace locum {
+
+// Whether it is what a line of the history holds: an object with a name.
+bool IsEvent(const nlohmann::ordered_json& e);
 
 // "10:15:00.123  fault_detected  node-2, rank 1, generation 3, step 812: killed by SIGKILL (silence 5.0 ms)".
 // A line that is not one of ours comes back as it is.

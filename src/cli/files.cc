@@ -241,7 +241,9 @@ Result<CoordinatorFile> ReadCoordinatorFile(const std::string& dir) {
   CoordinatorFile file;
   try {
     file.address = json.at("address").get<std::string>();
-    file.pid = json.at("pid").get<int>();
+    const auto& pid = json.at("pid");
+    if (!pid.is_number_integer() || pid < 1 || pid > INT32_MAX) return Corrupt(path + " names no process");
+    file.pid = pid.get<int>();
     file.job = json.at("job").get<std::string>();
     file.version = json.at("version").get<std::string>();
   } catch (const nlohmann::json::exception&) {

@@ -217,8 +217,8 @@ int FailbackMain(const Target& target, const std::string& node, bool wait) {
     bool done = false, failed = false;
     EachLine(*text, [&](const std::string& line) {
       Json event = Json::parse(line, nullptr, false);
-      if (!event.is_object() || !event.contains("node") || event["node"] != node) return;
-      std::string name = event.value("name", "");
+      if (!IsEvent(event) || !event.contains("node") || event["node"] != node) return;
+      const std::string name = event["name"];
       if (name != "failback_done" && name != "failback_cancelled" && name != "failback_failed") return;
       std::cout << EventText(line) << "\n" << std::flush;
       (name == "failback_done" ? done : failed) = true;

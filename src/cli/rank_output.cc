@@ -21,16 +21,23 @@ bool Runs(const ClusterView& view, const RankView& rank) {
   return false;
 }
 
+struct LastHolder {
+  std::string node, log;
+  uint64_t offset = 0;
+};
+
 // The holder of rank 0 in the last status, if it has run with it.
-std::optional<Json> LastHolder(const Json& status) {
+std::optional<LastHolder> HolderIn(const Json& status) {
   try {
     const Json& rank = status.at("ranks").at(0);
     for (const Json& node : status.at("nodes")) {
       for (const Json& worker : node.at("workers")) {
-        if (worker.at("worker") == rank.at("worker") && worker.at("rank") == rank.at("rank")) return rank;
+        if (worker.at("worker") != rank.at("worker") || worker.at("rank") != rank.at("rank")) continue;
+        if (!rank.at("log_offset").is_number_unsigned()) return std::nullopt;
+        return LastHolder{rank.at("node"), rank.at("log"), rank.at("log_offset")};
       }
     }
-  } catch (const Json::exception&) {
+  } catch (const Json::exception&) {  // it is not what a coordinator writes
   }
   return std::nullopt;
 }
@@ -46,14 +53,14 @@ void RankOutput::Follow(const ClusterView& view) {
 }
 
 void RankOutput::FollowLast(const Json& status, const std::string& dir) {
-  const std::optional<Json> rank = LastHolder(status);
-  if (!rank) return;
+  const std::optional<LastHolder> last = HolderIn(status);
+  if (!last) return;
   // JSON is text, and the path of DIR need not be one; the name of a log is.
   std::error_code error;
   const std::string real = std::filesystem::canonical(dir, error).string();
-  const std::string name = std::filesystem::path(rank->value("log", "")).filename().string();
+  const std::string name = std::filesystem::path(last->log).filename().string();
   if (error || name.empty()) return;
-  Holder(real + "/nodes/" + rank->value("node", "") + "/" + name, rank->value("log_offset", uint64_t{0}));
+  Holder(real + "/nodes/" + last->node + "/" + name, last->offset);
 }
 
 void RankOutput::Holder(const std::string& log, uint64_t offset) {

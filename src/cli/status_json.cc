@@ -1,5 +1,6 @@
 #include "cli/status_json.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
@@ -90,6 +91,33 @@ std::string Rate(const Json& bytes_per_s) {
   return text;
 }
 
+bool HasText(const Json& json, std::initializer_list<const char*> keys) {
+  return std::all_of(keys.begin(), keys.end(),
+                     [&](const char* key) { return json.contains(key) && json[key].is_string(); });
+}
+
+bool HasAll(const Json& json, std::initializer_list<const char*> keys) {
+  return std::all_of(keys.begin(), keys.end(), [&](const char* key) { return json.contains(key); });
+}
+
+// Whether it is what StatusJson makes, as far as StatusTable relies on it. A file may hold anything.
+bool IsStatus(const Json& status) {
+  if (!status.is_object() || !HasAll(status, {"job", "nodes", "ranks"})) return false;
+  const Json& job = status["job"];
+  if (!HasText(job, {"id", "state", "reason"}) || !HasAll(job, {"step", "loss", "generation", "spares", "exit_status"}))
+    return false;
+  if (!job["loss"].is_null() && !job["loss"].is_number()) return false;
+  if (!status["nodes"].is_array() || !status["ranks"].is_array()) return false;
+  return std::all_of(status["nodes"].begin(), status["nodes"].end(),
+                     [](const Json& node) {
+                       return HasText(node, {"name", "state", "role", "address", "reason"}) && node.contains("usage") &&
+                              HasAll(node["usage"], {"cpu", "memory", "disk", "network"});
+                     }) &&
+         std::all_of(status["ranks"].begin(), status["ranks"].end(), [](const Json& rank) {
+           return HasAll(rank, {"rank", "node", "slot", "worker_pid", "step", "log"});
+         });
+}
+
 }  // namespace
 
 Json StatusJson(const ClusterView& view) {
@@ -175,8 +203,7 @@ Json StatusJson(const PersistentState& stored, const Json& last) {
   }
   Json json = StatusJson(view);
   // What a coordinator of the same job last saw says more than the store, except for what the store decides.
-  if (last.is_object() && last.contains("job") && last["job"].is_object() &&
-      last["job"].value("id", "") == stored.spec.job && last.contains("nodes") && last.contains("ranks")) {
+  if (IsStatus(last) && last["job"]["id"] == stored.spec.job) {
     Json job = last["job"];
     for (const char* key : {"state", "generation", "term", "exit_status", "reason"}) job[key] = json["job"][key];
     json = last;
