@@ -72,7 +72,8 @@ bool Protocol::ReconcileLocked() {
   if (recovery && order.generation > report_.frozen && !Freeze(order.generation)) return true;
   const bool frozen = recovery && order.generation == report_.frozen;
   if (order.mode == Mode::kRecover && frozen) {
-    StartRecovery();
+    // The trainer may write the state of a generation that it runs in.
+    if (!run_ || run_->generation < order.generation) StartRecovery();
   } else if (order.mode == Mode::kRun && frozen && report_.verified.generation == order.generation &&
              (!run_ || run_->generation < order.generation) && !resume_) {
     if (order.world == 0 || order.rank.value >= order.world || order.peers.size() != order.world) {

@@ -12,6 +12,7 @@ void Protocol::StartRecovery() {
                       attempted_->pull == order.pull && attempted_->staged == order.staged;
     if (same && !(attempt_failed_ && attempted_->sources != order.sources)) return;
   }
+  resume_.reset();  // what it was verified for is not wanted any more
   if (task_) {
     task_->cancel->Set();
     changed_.notify_all();
