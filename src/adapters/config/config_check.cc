@@ -82,6 +82,11 @@ Status CheckConfig(const Config& config) {
     check.Fail("recovery.worker", "is '" + config.recovery_worker + "'; it can be \"restart\" or \"spare\"");
   }
   check.Positive("limits.window", config.limit_window);
+  if (uint64_t{config.nodes} * config.nproc_per_node > kMaxWorld) {
+    const char* blamed = config.Has("job.nodes") ? "job.nodes" : "job.nproc_per_node";
+    check.Fail(blamed, std::to_string(config.nodes) + " nodes with " + std::to_string(config.nproc_per_node) +
+                           " workers each are more than " + std::to_string(kMaxWorld) + " ranks");
+  }
   if (config.Has("job.command") && config.command.empty()) check.Fail("job.command", "is empty");
   return check.error();
 }

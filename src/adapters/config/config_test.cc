@@ -114,6 +114,16 @@ TEST(Config, ContradictingTimeouts_NameBothAndTheReason) {
   }
 }
 
+TEST(Config, MoreRanksThanCanBe_AreRefused) {
+  Config config;
+  config.nodes = 4096;
+  config.nproc_per_node = 16;
+  EXPECT_TRUE(CheckConfig(config).ok());
+  config.nproc_per_node = 17;
+  EXPECT_EQ(CheckConfig(config).message(),
+            "job.nproc_per_node: 4096 nodes with 17 workers each are more than 65536 ranks");
+}
+
 TEST(Config, Flag_OverridesTheFileAndIsNamed) {
   auto config = ParseConfig("[job]\nnodes = 4\n[timeouts]\ngrace = \"2s\"\n", "locum.toml");
   ASSERT_TRUE(config.ok());
