@@ -12,6 +12,7 @@
 #include "base/word.h"
 
 std::vector<std::string> FuzzSeeds();
+int FuzzMixtures();  // how many inputs the ordinary test mixes from them; fewer where one takes long
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 inline std::string_view FuzzText(const uint8_t* data, size_t size) {
