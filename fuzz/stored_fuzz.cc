@@ -119,7 +119,7 @@ void ReadStore() {
   auto store = Store::OpenToRead(Dir());
   if (!store.ok()) return;
   auto state = (*store)->Load();
-  if (!state.ok()) LOCUM_CHECK(!state.status().message().empty());
+  if (!state.ok()) LOCUM_CHECK(state.status().code() == Code::kCorrupt);
   if (state.ok() && *state) TakeUp(**state);
 }
 

@@ -174,13 +174,20 @@ Status Store::Damaged(const std::string& what) const {
   return Corrupt(path_ + ": " + what + "; the store is damaged; choose another --dir");
 }
 
+// A query failed: for what the file holds, or for what the machine did.
+Status Store::Unreadable(const std::string& what) const {
+  const int code = sqlite3_errcode(db_) & 0xff;
+  const bool damage = code == SQLITE_CORRUPT || code == SQLITE_NOTADB || code == SQLITE_ERROR;
+  return damage ? Damaged(what + ": " + sqlite3_errmsg(db_)) : Error(what);
+}
+
 // False: there is no job yet.
 Result<bool> Store::LoadJob(PersistentState* state) {
   Statement job(db_,
                 "SELECT job, nodes, spares, workers_per_node, seed, term, cluster, phase, generation, recovery_step,"
                 " recovery_fixed, exit_status, reason, adopts, worker_to_spare FROM job");
   if (!job.Row()) {
-    if (!job.ok()) return Error("cannot read the job");
+    if (!job.ok()) return Unreadable("cannot read the job");
     return false;
   }
   state->spec.job = job.Text(0);
@@ -207,7 +214,7 @@ Result<bool> Store::LoadJob(PersistentState* state) {
 
   Statement command(db_, "SELECT word FROM command ORDER BY position");
   while (command.Row()) state->spec.command.push_back(command.Text(0));
-  if (!command.ok()) return Error("cannot read the command");
+  if (!command.ok()) return Unreadable("cannot read the command");
   return true;
 }
 
@@ -222,10 +229,10 @@ Status Store::LoadLimits(JobSpec* spec) {
       missing.erase(t.name);
     }
   }
-  if (!timeouts.ok()) return Error("cannot read the time-outs");
+  if (!timeouts.ok()) return Unreadable("cannot read the time-outs");
   if (!missing.empty()) return Damaged("the time-out '" + *missing.begin() + "' is missing");
   Statement limits(db_, "SELECT restarts, recoveries, window_ns FROM limits");
-  if (!limits.Row()) return limits.ok() ? Damaged("the limits are missing") : Error("cannot read the limits");
+  if (!limits.Row()) return limits.ok() ? Damaged("the limits are missing") : Unreadable("cannot read the limits");
   for (int column : {0, 1}) {
     if (limits.Int(column) < 0 || limits.Int(column) > UINT32_MAX) return Damaged("a limit is out of range");
   }
@@ -234,7 +241,8 @@ Status Store::LoadLimits(JobSpec* spec) {
 }
 
 Status Store::LoadPlacements(PersistentState* state) {
-  bool in_range = true, read = true;
+  bool in_range = true;
+  Status failed;
   const auto placements = [&](const char* query, std::vector<Placement>* out) {
     Statement rows(db_, query);
     while (rows.Row()) {
@@ -242,7 +250,7 @@ Status Store::LoadPlacements(PersistentState* state) {
       out->push_back({Rank(static_cast<uint32_t>(rows.Int(0))), rows.Text(1), rows.Text(2),
                       Slot(static_cast<uint32_t>(rows.Int(3))), Incarnation(rows.U64(4))});
     }
-    read &= rows.ok();
+    if (!rows.ok() && failed.ok()) failed = Unreadable("cannot read the placement");
   };
   placements("SELECT rank, node, home, slot, worker FROM ranks ORDER BY rank", &state->ranks);
   placements("SELECT rank, node, home, slot, worker FROM leaving ORDER BY position", &state->leaving);
@@ -251,7 +259,8 @@ Status Store::LoadPlacements(PersistentState* state) {
     in_range &= history.U64(0) <= kMaxGeneration && history.U64(1) <= kMaxStep;
     state->history.push_back({Generation(history.U64(0)), Step(history.U64(1))});
   }
-  if (!read || !history.ok()) return Error("cannot read the placement");
+  if (!history.ok() && failed.ok()) failed = Unreadable("cannot read the placement");
+  LOCUM_RETURN_IF_ERROR(failed);
   if (!in_range) return Damaged("a rank, slot, generation or step is out of range");
   return OkStatus();
 }
@@ -268,7 +277,7 @@ Status Store::LoadNodes(std::vector<PersistentNode>* out) {
     node.keeper = Incarnation(nodes.U64(3));
     node.reason = nodes.Text(4);
   }
-  return nodes.ok() ? OkStatus() : Error("cannot read the nodes");
+  return nodes.ok() ? OkStatus() : Unreadable("cannot read the nodes");
 }
 
 Result<std::optional<PersistentState>> Store::Load() {

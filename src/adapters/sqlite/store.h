@@ -43,6 +43,7 @@ class Store {
   Status Exec(const char* sql);
   Status Error(const std::string& what) const;
   Status Damaged(const std::string& what) const;
+  Status Unreadable(const std::string& what) const;
   sqlite3* db_;
   std::string path_;
 };

@@ -244,6 +244,23 @@ TEST(Store, ImpossibleValues_AreCorrupt) {
   }
 }
 
+TEST(Store, DamagedPages_AreCorruptAndNoFaultOfTheDisk) {
+  TempDir dir;
+  const std::string path = dir.path + "/" + kStoreFile;
+  {
+    auto store = Store::Open(dir.path);
+    ASSERT_TRUE((*store)->Save(SomeState()).ok());
+  }
+  {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(4096);  // behind the schema
+    file << std::string(std::filesystem::file_size(path) - 4096, '\x7f');
+  }
+  auto store = Store::Open(dir.path);
+  ASSERT_TRUE(store.ok()) << store.status().message();
+  EXPECT_EQ((*store)->Load().status().code(), Code::kCorrupt) << (*store)->Load().status().message();
+}
+
 TEST(Store, ReadBesideItsOwner_SeesTheNewestState) {
   TempDir dir;
   EXPECT_EQ(Store::OpenToRead(dir.path).status().code(), Code::kUnavailable);
