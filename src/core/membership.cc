@@ -78,7 +78,7 @@ void Coordinator::Impl::On(const NodeConnected& e) {
   const NodeHello& h = e.hello;
   // Terms of the cluster that is taken over say nothing here, but its nodes obey no lower one.
   const bool theirs = h.cluster != Incarnation() && h.cluster == p_.adopts;
-  if (theirs && !Over() && !ended_ && h.term.value < kMaxTerm) p_.term = std::max(p_.term, h.term.Next());
+  if (theirs && !Over() && !ended_ && h.term.value <= kMaxTerm / 2) p_.term = std::max(p_.term, h.term.Next());
   const bool taken_over = theirs && p_.phase != JobPhase::kGathering;
   const bool stranger = h.cluster != Incarnation() && h.cluster != p_.cluster && !taken_over;
   const bool known = nodes_.count(h.name) != 0;
